@@ -76,18 +76,29 @@ bool contains(const std::vector<int>& list, size_t item) {
   return std::find(list.begin(), list.end(), static_cast<int>(item)) != list.end();
 }
 
+void copy_tensors(const c10::IValue& value, std::vector<at::Tensor>& copies) {
+  at::NoGradGuard no_grad;
+  if (value.isTensor()) {
+    copies.push_back(value.toTensor().defined() ? value.toTensor().detach().clone() : at::Tensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      copies.push_back(tensor.defined() ? tensor.detach().clone() : at::Tensor());
+    }
+  }
+}
+
 // One recording in progress. Autograd may call it from threads of its own.
 class Recorder final : public c10::DebugInfoBase {
  public:
-  explicit Recorder(bool check_undeclared_writes)
-      : check_undeclared_writes_(check_undeclared_writes) {}
+  explicit Recorder(const RecordOptions& options)
+      : check_undeclared_writes_(options.check_undeclared_writes),
+        keep_results_(options.keep_results) {}
 
   ValueId add_external(const at::Tensor& tensor, ValueKind kind, const std::string& name);
   void run_operator(const c10::OperatorHandle& op, c10::DispatchKeySet below,
                     torch::jit::Stack* stack);
-  Trace finish(const NamedTensors& outputs);
+  void finish(Recording& recording);
   void restore_foreign_state();
-  std::vector<std::string> remarks;
 
  private:
   // A piece of memory. The weak reference keeps the StorageImpl's address from being used again,
@@ -116,20 +127,24 @@ class Recorder final : public c10::DebugInfoBase {
   ValueId result(const at::Tensor& tensor, const Node& node, int32_t index, bool& is_new,
                  bool& has_fresh_memory);
   void remark(std::string text);
+  void push_node(Node node, bool dropped, std::vector<at::Tensor> results);
 
   const bool check_undeclared_writes_;
+  const bool keep_results_;
   std::mutex mutex_;
   Trace trace_;
   std::vector<char> dropped_;  // nodes that turned out to do nothing
+  std::vector<std::vector<at::Tensor>> results_;
   std::unordered_map<TensorKey, ValueId, TensorKeyHash> ids_;
   std::vector<Memory> memories_;
   std::unordered_map<const void*, StorageId> memory_ids_;
   std::vector<std::pair<at::Tensor, at::Tensor>> foreign_;  // (tensor, contents before)
+  std::vector<std::string> remarks_;
 };
 
 void Recorder::remark(std::string text) {
-  if (std::find(remarks.begin(), remarks.end(), text) == remarks.end()) {
-    remarks.push_back(std::move(text));
+  if (std::find(remarks_.begin(), remarks_.end(), text) == remarks_.end()) {
+    remarks_.push_back(std::move(text));
   }
 }
 
@@ -228,8 +243,7 @@ ValueId Recorder::rebuild_view(const at::Tensor& tensor, StorageId storage) {
   const ValueId id =
       add_value(tensor, ValueKind::kComputed, static_cast<int32_t>(trace_.nodes.size()));
   node.results = {{{id}, false}};
-  trace_.nodes.push_back(std::move(node));
-  dropped_.push_back(0);
+  push_node(std::move(node), false, {});
   return id;
 }
 
@@ -345,9 +359,11 @@ void Recorder::after(Pending pending, const torch::jit::Stack& stack) {
   }
   bool is_new = false;
   bool has_fresh_memory = false;
+  std::vector<at::Tensor> copies;
   for (size_t i = 0; i < count; ++i) {
     const c10::IValue& value = stack[stack.size() - count + i];
     Result result_ids;
+    if (keep_results_) copy_tensors(value, copies);
     if (value.isTensor()) {
       result_ids.ids.push_back(result(value.toTensor(), node, index, is_new, has_fresh_memory));
     } else if (value.isTensorList()) {
@@ -367,8 +383,14 @@ void Recorder::after(Pending pending, const torch::jit::Stack& stack) {
     memory.empty_tensor = stack.back().toTensor();
   }
   // detach(), an expand() to the same shape, a read of metadata: nothing to repeat.
-  dropped_.push_back(!is_new && writes_nothing && !node.is_random ? 1 : 0);
+  const bool does_nothing = !is_new && writes_nothing && !node.is_random;
+  push_node(std::move(node), does_nothing, std::move(copies));
+}
+
+void Recorder::push_node(Node node, bool dropped, std::vector<at::Tensor> results) {
   trace_.nodes.push_back(std::move(node));
+  dropped_.push_back(dropped ? 1 : 0);
+  if (keep_results_) results_.push_back(std::move(results));
 }
 
 void Recorder::run_operator(const c10::OperatorHandle& op, c10::DispatchKeySet below,
@@ -382,12 +404,16 @@ void Recorder::run_operator(const c10::OperatorHandle& op, c10::DispatchKeySet b
   after(std::move(pending), *stack);
 }
 
-Trace Recorder::finish(const NamedTensors& outputs) {
-  for (const auto& [name, tensor] : outputs) {
+void Recorder::finish(Recording& recording) {
+  for (const auto& [name, tensor] : recording.outputs) {
     trace_.outputs.emplace(name, use(tensor, /*reads_contents=*/true));
   }
   trace_.erase_nodes(dropped_);
-  return std::move(trace_);
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (!dropped_[i]) recording.results.push_back(std::move(results_[i]));
+  }
+  recording.trace = std::move(trace_);
+  recording.remarks = std::move(remarks_);
 }
 
 // Thread-local debug info travels to autograd's threads with the rest of the caller's state, so
@@ -416,7 +442,7 @@ TORCH_LIBRARY_IMPL(_, Fake, library) {
 }
 
 Recording record(const RecordOptions& options) {
-  auto recorder = std::make_shared<Recorder>(options.check_undeclared_writes);
+  auto recorder = std::make_shared<Recorder>(options);
   TP_ASSERT(options.inputs.size() == options.input_names.size());
   for (size_t i = 0; i < options.inputs.size(); ++i) {
     recorder->add_external(options.inputs[i], ValueKind::kInput, options.input_names[i]);
@@ -434,8 +460,7 @@ Recording record(const RecordOptions& options) {
     throw;
   }
   recorder->restore_foreign_state();
-  recording.trace = recorder->finish(recording.outputs);
-  recording.remarks = std::move(recorder->remarks);
+  recorder->finish(recording);
   return recording;
 }
 

@@ -29,11 +29,15 @@ struct RecordOptions {
   std::function<NamedTensors()> function = {};
   /// Slow, for tests: finds operators that write to memory their schema calls read-only.
   bool check_undeclared_writes = false;
+  /// Keeps a copy of what every node returned, to find where two runs part.
+  bool keep_results = false;
 };
 
 struct Recording {
   Trace trace = {};
   NamedTensors outputs = {};
+  /// With keep_results: for every node, copies of its tensor results, in order.
+  std::vector<std::vector<at::Tensor>> results = {};
   /// What was unusual, for the debug log: views made behind the dispatcher, frozen host data ...
   std::vector<std::string> remarks = {};
 };
