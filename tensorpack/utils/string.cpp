@@ -65,7 +65,7 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
 
 std::string humanize_time(double seconds) {
   if (!std::isfinite(seconds)) return "an unknown time";
-  if (seconds < 0) return "-" + humanize_time(-seconds);
+  if (seconds < 0) return fmt::format("-{}", humanize_time(-seconds));
   // Three digits of 59.96 would read "60 seconds".
   if (seconds < 59.95) return count_of(seconds, "second");
   auto rest = static_cast<std::int64_t>(std::llround(seconds));
