@@ -58,9 +58,9 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
   }
   const auto listed = std::min(known.size(), kMostNamesListed);
   return fmt::format(
-      "{}Known: {}{}.", nearest ? fmt::format("Did you mean '{}'? ", *nearest) : "",
+      "{}Known: {}{}", nearest ? fmt::format("Did you mean '{}'? ", *nearest) : "",
       fmt::join(known.begin(), known.begin() + static_cast<std::ptrdiff_t>(listed), ", "),
-      listed < known.size() ? ", ..." : "");
+      listed < known.size() ? ", ..." : ".");
 }
 
 std::string humanize_time(double seconds) {

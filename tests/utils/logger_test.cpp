@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/utils/logger.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -122,7 +123,7 @@ TEST_F(LoggerDirTest, FileGetsTheLinesAndTheCommandLine) {
   set(root_ / "run", LogDirAction::kQuit);
   stdout_of([] { log::warning("careful"); });
   const std::string text = read_file(root_ / "run/log.log");
-  EXPECT_THAT(text, AllOf(HasSubstr("] Command line: "), HasSubstr("test_utils")));
+  EXPECT_THAT(text, AllOf(HasSubstr("] Command line: "), HasSubstr(program_invocation_short_name)));
   EXPECT_THAT(text, HasSubstr("] WRN careful\n"));
   reset_logger_dir();
   stdout_of([] { log::warning("later"); });
@@ -276,7 +277,8 @@ TEST_F(LoggerDirTest, AutoSetDirIsNamedAfterTheScript) {
   stdout_of([] {
     EXPECT_EQ(auto_set_dir(LogDirAction::kQuit, "", "/src/mnist.cpp"), "train_log/mnist");
     EXPECT_EQ(auto_set_dir(LogDirAction::kQuit, "lr1", "mnist.cpp"), "train_log/mnist:lr1");
-    EXPECT_EQ(auto_set_dir(LogDirAction::kQuit), "train_log/test_utils");
+    EXPECT_EQ(auto_set_dir(LogDirAction::kQuit),
+              fs::path("train_log") / fs::path(program_invocation_short_name).stem());
   });
   fs::current_path(before);
 }

@@ -105,17 +105,6 @@ TEST(ProgressBarTest, TerminalRedrawsInPlaceAndEndsTheLine) {
               MatchesRegex("\r\x1b\\[K  0%[^\n]*\r\x1b\\[K 50%[^\n]*\r\x1b\\[K 50%[^\n]*\n"));
 }
 
-TEST(ProgressBarTest, LinesGoAboveTheBarOnATerminal) {
-  FakeConsole fake(/*is_terminal=*/true);
-  fake.console().set_live_line("bar");
-  fake.console().write("line\n");
-  EXPECT_EQ(fake.text(), "\r\x1b[Kbar\r\x1b[Kline\nbar");
-  fake.console().end_live_line();
-  fake.console().end_live_line();
-  fake.console().write("after\n");
-  EXPECT_EQ(fake.text(), "\r\x1b[Kbar\r\x1b[Kline\nbar\nafter\n");
-}
-
 TEST(ProgressBarTest, RefusesANegativeTotal) {
   EXPECT_THAT([] { ProgressBar bar({.total = -1}); },
               ThrowsMessage<Error>(HasSubstr("must not be negative, got -1")));

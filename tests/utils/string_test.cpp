@@ -37,7 +37,7 @@ TEST(DidYouMeanTest, ListsTwelveNamesAtMost) {
   EXPECT_EQ(did_you_mean("?", known), "Known: " + join(known) + ".");
   const std::string twelve = join(known);
   known.emplace_back("zzzzzzzz");
-  EXPECT_EQ(did_you_mean("?", known), "Known: " + twelve + ", ....");
+  EXPECT_EQ(did_you_mean("?", known), "Known: " + twelve + ", ...");
 }
 
 TEST(HumanizeTimeTest, ShortTimesHaveThreeDigits) {
