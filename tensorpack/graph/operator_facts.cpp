@@ -26,10 +26,9 @@ bool is_indexing(const std::string& name) {
 bool returns_tensors_only(const c10::FunctionSchema& schema) {
   for (const c10::Argument& result : schema.returns()) {
     const auto kind = result.type()->kind();
-    const bool tensors =
-        kind == c10::TypeKind::TensorType ||
-        (kind == c10::TypeKind::ListType &&
-         result.type()->containedType(0)->kind() == c10::TypeKind::TensorType);
+    const bool tensors = kind == c10::TypeKind::TensorType ||
+                         (kind == c10::TypeKind::ListType &&
+                          result.type()->containedType(0)->kind() == c10::TypeKind::TensorType);
     if (!tensors) return false;
   }
   return true;

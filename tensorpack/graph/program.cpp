@@ -272,11 +272,11 @@ std::vector<at::Tensor> Program::run(const std::vector<at::Tensor>& inputs) {
     const at::Tensor& example = examples_[i];
     TP_ASSERT(inputs[i].sizes() == example.sizes());
     // Kernels were chosen for the recorded layout.
-    slots_[inputs_[i]] = inputs[i].strides() == example.strides()
-                             ? inputs[i]
-                             : at::empty_strided(example.sizes(), example.strides(),
-                                                 example.options())
-                                   .copy_(inputs[i]);
+    slots_[inputs_[i]] =
+        inputs[i].strides() == example.strides()
+            ? inputs[i]
+            : at::empty_strided(example.sizes(), example.strides(), example.options())
+                  .copy_(inputs[i]);
   }
   for (const Step& step : steps_) execute(step);
   stack_.clear();

@@ -20,7 +20,8 @@
 namespace tensorpack {
 namespace {
 
-// A functionality no release of libtorch up to 2.11 registers anything on. See docs/architecture.md.
+// A functionality no release of libtorch up to 2.11 registers anything on. See
+// docs/architecture.md.
 constexpr auto kRecorderKey = c10::DispatchKey::Fake;
 
 // Identity of a tensor.
@@ -105,10 +106,10 @@ class Recorder final : public c10::DebugInfoBase {
   // yet lets the memory go as in a normal run.
   struct Memory {
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
-    at::Tensor without_storage;      // sparse and other opaque tensors
-    int32_t empty_node = -1;         // made by empty() and not written by an operator yet ...
-    at::Tensor empty_tensor;         // ... and that tensor
-    bool saved = false;              // foreign memory whose contents are kept for restore
+    at::Tensor without_storage;  // sparse and other opaque tensors
+    int32_t empty_node = -1;     // made by empty() and not written by an operator yet ...
+    at::Tensor empty_tensor;     // ... and that tensor
+    bool saved = false;          // foreign memory whose contents are kept for restore
   };
   struct Pending {
     Node node;
@@ -351,8 +352,8 @@ void Recorder::after(Pending pending, const torch::jit::Stack& stack) {
   const size_t count = node.op.schema().returns().size();
   const auto index = static_cast<int32_t>(trace_.nodes.size());
   for (const auto& [tensor, sum] : pending.checksums) {
-    const bool announced = std::find(node.writes.begin(), node.writes.end(), memory_id(tensor)) !=
-                           node.writes.end();
+    const bool announced =
+        std::find(node.writes.begin(), node.writes.end(), memory_id(tensor)) != node.writes.end();
     if (!announced && checksum(tensor) != sum) {
       remark("undeclared write by " + node.op_name());
     }
@@ -424,10 +425,8 @@ void record_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                      torch::jit::Stack* stack) {
   // What a kernel calls inside is its own business.
   c10::impl::ExcludeDispatchKeyGuard off(kRecorderKey);
-  const auto below =
-      keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kRecorderKey);
-  auto* recorder =
-      static_cast<Recorder*>(c10::ThreadLocalDebugInfo::get(kRecorderSlot));
+  const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kRecorderKey);
+  auto* recorder = static_cast<Recorder*>(c10::ThreadLocalDebugInfo::get(kRecorderSlot));
   if (recorder == nullptr) {
     op.redispatchBoxed(below, stack);
   } else {

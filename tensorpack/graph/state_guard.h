@@ -33,8 +33,8 @@ class [[nodiscard]] StateGuard {
 
   Graph& graph_;
   StateGuard* outer_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> saved_;             // (variable, its value)
-  std::vector<std::pair<at::Generator, at::Tensor>> generators_;     // (generator, its state)
+  std::vector<std::pair<at::Tensor, at::Tensor>> saved_;          // (variable, its value)
+  std::vector<std::pair<at::Generator, at::Tensor>> generators_;  // (generator, its state)
 };
 
 }  // namespace tensorpack

@@ -50,7 +50,8 @@ ReplayExecutor::Variant& ReplayExecutor::variant_for(const Op& op,
       shapes.push_back(fmt::format("[{}]", fmt::join(input.sizes(), ", ")));
     }
     log::warning(
-        "Op '{}' was recorded for {} different input shapes, now {}. Each takes about the time of a "
+        "Op '{}' was recorded for {} different input shapes, now {}. Each takes about the time of "
+        "a "
         "few steps: pad the data to a few shapes, or run the op with ExecutorKind::kEager.",
         op.name(), variants.size(), fmt::join(shapes, ", "));
   }

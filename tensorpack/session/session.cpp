@@ -90,8 +90,8 @@ void Session::run_program(const Op& op, const Fetches& fetches, const Feeds& fee
 std::vector<at::Tensor> Session::bind_inputs(const Op& op, const Feeds& feeds) const {
   const std::vector<TensorSpec>& specs = op.inputs();
   for (const auto& [name, value] : feeds) {
-    TP_CHECK(is_input(op, name), "run '" + op.name() + "'",
-             "'{}' was fed but is not an input. {}", name, did_you_mean(name, input_names(op)));
+    TP_CHECK(is_input(op, name), "run '" + op.name() + "'", "'{}' was fed but is not an input. {}",
+             name, did_you_mean(name, input_names(op)));
   }
   std::vector<at::Tensor> inputs(specs.size());
   if (feeds.size() < specs.size()) {

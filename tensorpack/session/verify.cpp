@@ -120,8 +120,8 @@ std::string find_first_difference(Graph& graph, const Op& op, const Trace& trace
     }
   }
   if (trace.nodes.size() != now.nodes.size()) {
-    return fmt::format("the function ran {} operators when recorded and {} now",
-                       trace.nodes.size(), now.nodes.size());
+    return fmt::format("the function ran {} operators when recorded and {} now", trace.nodes.size(),
+                       now.nodes.size());
   }
   return "no single node differs: a result is written after it was read";
 }
@@ -176,8 +176,7 @@ void verify(Graph& graph, const Op& op, const RecordedOp& recorded, StateGuard& 
                    "at {}. Likely causes: a value read or written on the host (data_ptr, accessor, "
                    "a member variable that changes), or a kernel outside libtorch's dispatcher. "
                    "Keep values in tensors and variables, or use ExecutorKind::kEager.",
-                   what,
-                   find_first_difference(graph, op, recorded.recording.trace, other, guard));
+                   what, find_first_difference(graph, op, recorded.recording.trace, other, guard));
 }
 
 }  // namespace tensorpack
