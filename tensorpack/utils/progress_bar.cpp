@@ -111,7 +111,8 @@ std::string detail::render_progress(const ProgressState& state, std::optional<in
   right += clock_text(state.seconds);
   if (known) {
     left += fmt::format("{:3}%", 100 * done / state.total);
-    right += "<" + (rate > 0 ? clock_text(static_cast<double>(state.total - done) / rate) : "?");
+    right += '<';
+    right += rate > 0 ? clock_text(static_cast<double>(state.total - done) / rate) : "?";
   }
   right += fmt::format(", {}{}/s", rate_text(rate), state.unit);
   if (!state.postfix.empty()) right += fmt::format(", {}", state.postfix);

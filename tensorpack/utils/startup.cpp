@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstdint>
 #include <mutex>
+#include <optional>
 #include <system_error>
 
 #include "tensorpack/utils/env.h"

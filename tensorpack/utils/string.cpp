@@ -58,14 +58,14 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
   }
   const auto listed = std::min(known.size(), kMostNamesListed);
   return fmt::format(
-      "{}Known: {}{}.", nearest ? fmt::format("Did you mean '{}'? ", *nearest) : "",
+      "{}Known: {}{}", nearest ? fmt::format("Did you mean '{}'? ", *nearest) : "",
       fmt::join(known.begin(), known.begin() + static_cast<std::ptrdiff_t>(listed), ", "),
-      listed < known.size() ? ", ..." : "");
+      listed < known.size() ? ", ..." : ".");
 }
 
 std::string humanize_time(double seconds) {
   if (!std::isfinite(seconds)) return "an unknown time";
-  if (seconds < 0) return "-" + humanize_time(-seconds);
+  if (seconds < 0) return fmt::format("-{}", humanize_time(-seconds));
   // Three digits of 59.96 would read "60 seconds".
   if (seconds < 59.95) return count_of(seconds, "second");
   auto rest = static_cast<std::int64_t>(std::llround(seconds));
