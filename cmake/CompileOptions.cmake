@@ -12,6 +12,9 @@ foreach(sanitizer IN LISTS TENSORPACK_SANITIZE)
   target_link_options(tensorpack_build_flags INTERFACE -fsanitize=${sanitizer})
 endforeach()
 
+# A static library names all it may need; a program should load only what it uses.
+target_link_options(tensorpack_build_flags INTERFACE LINKER:--as-needed)
+
 find_program(TENSORPACK_CCACHE ccache)
 if(TENSORPACK_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Without the sloppiness ccache refuses files that use a precompiled header.
