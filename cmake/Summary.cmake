@@ -1,9 +1,10 @@
 # One look at what the build will contain.
 function(tensorpack_summary_line label)
+  list(JOIN ARGN " " value)
   string(LENGTH "${label}" length)
   math(EXPR padding "12 - ${length}")
   string(REPEAT " " ${padding} padding)
-  message(STATUS "  ${label}${padding}${ARGN}")
+  message(STATUS "  ${label}${padding}${value}")
 endfunction()
 
 message(STATUS "Tensorpack C++ ${PROJECT_VERSION}, ${CMAKE_BUILD_TYPE} ${TENSORPACK_SANITIZE}")
