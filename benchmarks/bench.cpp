@@ -39,11 +39,11 @@ double microseconds_per_step(const Timed& timed, int64_t steps) {
 }
 
 std::string cell(const std::optional<double>& microseconds) {
-  return microseconds ? fmt::format("{:.3f} us", *microseconds) : "";
+  return microseconds ? fmt::format("{:.4g} us", *microseconds) : "";
 }
 
-nlohmann::json to_json(const std::string& name, const Figure& figure) {
-  nlohmann::json json = {
+nlohmann::ordered_json to_json(const std::string& name, const Figure& figure) {
+  nlohmann::ordered_json json = {
       {"name", name},
       {"value", figure.value},
       {"unit", figure.unit},
@@ -111,21 +111,28 @@ std::vector<std::string> Suite::names() const {
 }
 
 int Suite::run(const SuiteOptions& options) const {
+  std::vector<const std::pair<std::string, Entry>*> chosen;
   size_t width = 4;
-  for (const auto& [name, entry] : entries_) width = std::max(width, name.size());
+  for (const auto& entry : entries_) {
+    if (entry.first.find(options.filter) == std::string::npos) continue;
+    chosen.push_back(&entry);
+    width = std::max(width, entry.first.size());
+  }
+  TP_CHECK(!chosen.empty() || options.filter.empty(), "bench",
+           "no benchmark's name contains '{}'. See --list for the names.", options.filter);
 
-  fmt::print("{:<{}}  {:>12}  {:>14}  {:>14}  {}\n", "name", width, "value", "ours", "peer", "");
+  constexpr auto kRow = "{:<{}}  {:>12}  {:>14}  {:>14}  {}\n";
+  fmt::print(kRow, "name", width, "value", "ours", "peer", "");
   Stopwatch watch(options.repetitions);
-  auto results = nlohmann::json::array();
-  bool any = false, failed = false;
-  for (const auto& [name, entry] : entries_) {
-    if (name.find(options.filter) == std::string::npos) continue;
-    any = true;
+  auto results = nlohmann::ordered_json::array();
+  bool failed = false;
+  for (const auto* entry : chosen) {
+    const auto& [name, function] = *entry;
     try {
-      Figure figure = entry(watch);
-      fmt::print("{:<{}}  {:>12}  {:>14}  {:>14}  {}\n", name, width,
-                 fmt::format("{:.3f} {}", figure.value, figure.unit == "ratio" ? "x" : figure.unit),
-                 cell(figure.ours), cell(figure.peer), figure.peer_name);
+      Figure figure = function(watch);
+      auto value =
+          fmt::format("{:.4g} {}", figure.value, figure.unit == "ratio" ? "x" : figure.unit);
+      fmt::print(kRow, name, width, value, cell(figure.ours), cell(figure.peer), figure.peer_name);
       results.push_back(to_json(name, figure));
     } catch (const Skip& skip) {
       fmt::print("{:<{}}  skipped: {}\n", name, width, skip.what());
@@ -135,8 +142,6 @@ int Suite::run(const SuiteOptions& options) const {
     }
     std::fflush(stdout);
   }
-  TP_CHECK(any || options.filter.empty(), "bench",
-           "no benchmark's name contains '{}'. See --list for the names.", options.filter);
 
   if (!options.json_path.empty()) {
     std::ofstream file(options.json_path);
