@@ -93,6 +93,7 @@ Figure Stopwatch::measure(const MeasureOptions& options) const {
   int repetitions = repetitions_ > 0 ? repetitions_ : options.repetitions;
   auto steps = steps_for(options.step, options.min_seconds);
   std::vector<double> times;
+  times.reserve(static_cast<size_t>(repetitions));
   for (int i = 0; i < repetitions; ++i) {
     times.push_back(microseconds_per_step(options.step, steps));
   }

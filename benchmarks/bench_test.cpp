@@ -89,7 +89,7 @@ TEST(PeerProcessTest, AnswersEachRequest) {
 }
 
 TEST(PeerProcessTest, PeerThatCannotServeIsSkipped) {
-  auto start = [](std::string script) { return [=] { PeerProcess({"sh", "-c", script}); }; };
+  auto start = [](const char* script) { return [=] { PeerProcess({"sh", "-c", script}); }; };
   EXPECT_THAT(start("echo skip: no torch"), ThrowsMessage<Skip>("no torch"));
   EXPECT_THAT(start("exit 3"), ThrowsMessage<Skip>(HasSubstr("ended before it was ready")));
   EXPECT_THAT([] { PeerProcess({"/nonexistent/peer"}); },

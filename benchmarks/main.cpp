@@ -2,11 +2,14 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 
 #include "benchmarks/groups.h"
 
-int main(int argc, char** argv) {
-  using namespace tensorpack::bench;
+namespace tensorpack::bench {
+namespace {
+
+int run(int argc, char** argv) {
   SuiteOptions options;
   bool list = false;
   CLI::App app(
@@ -30,10 +33,17 @@ int main(int argc, char** argv) {
     for (const auto& name : suite.names()) fmt::print("{}\n", name);
     return 0;
   }
+  return suite.run(options);
+}
+
+}  // namespace
+}  // namespace tensorpack::bench
+
+int main(int argc, char** argv) {
   try {
-    return suite.run(options);
+    return tensorpack::bench::run(argc, argv);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }
 }

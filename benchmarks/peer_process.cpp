@@ -44,6 +44,7 @@ PeerProcess::PeerProcess(std::vector<std::string> command) : process_(std::make_
   process_->replies = fdopen(ends[0], "r");
 
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (auto& argument : command) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
   posix_spawn_file_actions_t actions;
