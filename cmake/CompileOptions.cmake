@@ -5,6 +5,10 @@ set(warnings -Wall -Wextra -Wpedantic)
 if(TENSORPACK_WERROR)
   list(APPEND warnings -Werror)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # g++ 12 warns of overlapping copies inside std::string that cannot happen (GCC bug 105651).
+  list(APPEND warnings -Wno-restrict)
+endif()
 target_compile_options(tensorpack_build_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>")
 foreach(sanitizer IN LISTS TENSORPACK_SANITIZE)
   target_compile_options(tensorpack_build_flags INTERFACE

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three exceptions of the library and the two macros that throw them.
+// The exceptions of the library and the two macros that throw them.
 //
 //   TP_CHECK(size > 0, "batch", "the batch size must be positive, got {}. Pass 1 or more.", size);
 //
@@ -31,6 +31,12 @@ class InternalError : public std::logic_error {
 class StopTraining : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+};
+
+/// The input source has nothing more to give; ends training normally.
+class EndOfData : public StopTraining {
+ public:
+  using StopTraining::StopTraining;
 };
 
 /// Builds the message of an Error: `[where] text`.

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Something that happens beside the training itself.
+#pragma once
+
+#include <string>
+
+#include "tensorpack/callbacks/trainer_base.h"
+#include "tensorpack/session/hooked_session.h"
+
+namespace tensorpack {
+
+/// The order of calls, for every callback of the list in turn:
+///
+///   setup_graph()                             // once; the only place to define ops and variables
+///   before_train()                            // once; the session exists and is restored
+///   for each epoch:
+///     before_epoch()                          // fast, please
+///     for each step:
+///       run_step()                            // of the trainer; around every hooked run in it:
+///         before_run(), after_run()           //   fetch tensors along with the step
+///       trigger_step()                        // light work only
+///     after_epoch()                           // fast, please
+///     trigger_epoch()                         // the place for real work; calls trigger()
+///   after_train()                             // once, always, even after an exception
+///
+/// Everything runs on the training thread. Throw StopTraining anywhere in the loop to end training.
+class Callback : public Hook {
+ public:
+  Callback() = default;
+  ~Callback() override = default;
+
+  virtual void setup_graph() {}
+  virtual void before_train() {}
+  virtual void before_epoch() {}
+  virtual void trigger_step() {}
+  virtual void after_epoch() {}
+  virtual void trigger_epoch() { trigger(); }
+  /// What the callback does, whenever it is due: at the end of every epoch unless scheduled
+  /// otherwise.
+  virtual void trigger() {}
+  virtual void after_train() {}
+
+  /// The class's name, for messages and timings.
+  virtual std::string name() const;
+
+  /// Whether it runs in the chief process alone. True unless a callback says otherwise.
+  bool chief_only() const { return chief_only_; }
+  void set_chief_only(bool value) { chief_only_ = value; }
+
+  /// The training it belongs to; from setup_graph() on.
+  TrainerBase& trainer() const;
+  Graph& graph() const { return trainer().graph(); }
+  int64_t epoch_num() const { return trainer().epoch_num(); }
+  int64_t local_step() const { return trainer().local_step(); }
+  int64_t global_step() const { return trainer().global_step(); }
+
+  /// Called by the trainer, once, before setup_graph().
+  void attach(TrainerBase& trainer) { trainer_ = &trainer; }
+
+ protected:
+  Callback(const Callback&) = default;
+  Callback& operator=(const Callback&) = default;
+  Callback(Callback&&) = default;
+  Callback& operator=(Callback&&) = default;
+
+ private:
+  TrainerBase* trainer_ = nullptr;  // not owned: the trainer owns the callback
+  bool chief_only_ = true;
+};
+
+}  // namespace tensorpack

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/callbacks/trainer_base.h"
+
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+
+TrainerBase::TrainerBase() = default;
+
+Monitors& TrainerBase::monitors() {
+  TP_CHECK(monitors_ != nullptr, "monitors",
+           "they exist from setup_callbacks() on. Use them in before_train() or later.");
+  return *monitors_;
+}
+
+Session& TrainerBase::sess() {
+  TP_CHECK(sess_ != nullptr, "sess",
+           "the session exists from initialize() on. Use it in before_train() or later.");
+  return *sess_;
+}
+
+HookedSession& TrainerBase::hooked_sess() {
+  TP_CHECK(hooked_sess_ != nullptr, "hooked_sess",
+           "the session exists from initialize() on. Use it in before_train() or later.");
+  return *hooked_sess_;
+}
+
+TowerHandle TrainerBase::build_prediction_tower(PredictionTowerOptions options) {
+  throw make_error("prediction tower",
+                   "'{}' cannot be built: this trainer has no tower function. Use a TowerTrainer, "
+                   "or give the callback a tower function of its own.",
+                   options.name);
+}
+
+}  // namespace tensorpack

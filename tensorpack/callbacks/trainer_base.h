@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a callback sees of the training it belongs to.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tensorpack/graph/graph.h"
+#include "tensorpack/monitors/monitors.h"
+#include "tensorpack/session/hooked_session.h"
+#include "tensorpack/session/session.h"
+#include "tensorpack/tower/tower_func.h"
+#include "tensorpack/tower/tower_handle.h"
+#include "tensorpack/utils/loop_state.h"
+
+namespace tensorpack {
+
+/// A prediction tower to be built beside the training towers.
+struct PredictionTowerOptions {
+  std::string name = "InferenceTower";
+  /// The trainer's own when empty; with it comes `inputs`.
+  std::optional<TowerFunc> tower_func = {};
+  std::vector<TensorSpec> inputs = {};
+};
+
+/// The state of a training run. Trainers derive from it (train/trainer.h) and fill it in; callbacks
+/// hold a reference. It lives in this folder so that callbacks do not depend on trainers.
+class TrainerBase {
+ public:
+  virtual ~TrainerBase() = default;
+
+  const LoopState& loop() const { return loop_; }
+  int64_t epoch_num() const { return loop_.epoch_num; }
+  int64_t local_step() const { return loop_.local_step; }
+  int64_t global_step() const { return loop_.global_step; }
+  int64_t steps_per_epoch() const { return loop_.steps_per_epoch; }
+  int64_t starting_epoch() const { return loop_.starting_epoch; }
+  int64_t max_epoch() const { return loop_.max_epoch; }
+
+  /// True in the process that writes logs and checkpoints.
+  bool is_chief() const { return is_chief_; }
+
+  Graph& graph() { return *graph_; }
+  VariableStore& variables() { return graph_->variables(); }
+  /// From setup_callbacks() on.
+  Monitors& monitors();
+  /// From initialize() on: evaluates only what is asked.
+  Session& sess();
+  /// From initialize() on: evaluates together with every callback's before_run() and after_run().
+  HookedSession& hooked_sess();
+
+  /// What one step runs by default; empty for trainers that override run_step().
+  const Op& train_op() const { return train_op_; }
+
+  /// Builds the model once more, in prediction mode, on the variables of the first tower. Only
+  /// before the graph is final, and only for trainers that have a tower function: Error otherwise.
+  virtual TowerHandle build_prediction_tower(PredictionTowerOptions options);
+
+ protected:
+  TrainerBase();
+
+  LoopState loop_;
+  bool is_chief_ = true;
+  std::shared_ptr<Graph> graph_;  // shared: it may be built before the trainer and outlive it
+  std::unique_ptr<Monitors> monitors_;
+  std::unique_ptr<Session> sess_;
+  std::unique_ptr<HookedSession> hooked_sess_;
+  Op train_op_;
+};
+
+}  // namespace tensorpack

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/graph/graph.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/util/Exception.h>
+
+#include "tensorpack/graph/state_guard.h"
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
+
+namespace tensorpack {
+namespace {
+
+// FNV-1a: a name gives the same seed on every machine and with every standard library.
+uint64_t hash_name(const std::string& name, uint64_t seed) {
+  uint64_t hash = 14695981039346656037ULL ^ (seed * 0x9E3779B97F4A7C15ULL);
+  for (unsigned char c : name) hash = (hash ^ c) * 1099511628211ULL;
+  return hash;
+}
+
+std::string list_inputs(const std::vector<TensorSpec>& inputs) {
+  std::vector<std::string> texts;
+  for (const TensorSpec& spec : inputs) texts.push_back(spec.to_string());
+  return join(texts, ", ");
+}
+
+std::map<std::string, TensorSpec> specs_of(const NamedTensors& tensors) {
+  std::map<std::string, TensorSpec> outputs;
+  for (const auto& [name, tensor] : tensors) {
+    outputs.emplace(name, TensorSpec{name, tensor.sizes().vec(), tensor.scalar_type()});
+  }
+  return outputs;
+}
+
+}  // namespace
+
+Graph::Graph(GraphOptions options) : options_(options) {
+  global_step_ = &create_variable("global_step", {},
+                                  {.role = VariableRole::kGlobal, .dtype = at::kLong}, at::kCPU);
+}
+
+Graph::~Graph() = default;
+
+Op Graph::define(OpOptions options) {
+  TP_CHECK(!final_, "define",
+           "op '{}' is defined after the graph was made final. Define it before training starts: "
+           "in the trainer's constructor, or in a callback's setup_graph().",
+           options.name);
+  TP_CHECK(options.body != nullptr, "define", "op '{}' has no body. Pass a callable.",
+           options.name);
+  check_signature(options.inputs);
+  auto state = std::make_shared<Op::State>(Op::State{.kind = Op::State::Kind::kProgram,
+                                                     .name = std::move(options.name),
+                                                     .inputs = std::move(options.inputs),
+                                                     .body = std::move(options.body),
+                                                     .feeder = std::move(options.feeder)});
+  std::vector<at::Tensor> trial;
+  for (const TensorSpec& spec : state->inputs) trial.push_back(spec.trial_value(options_.device));
+  StateGuard guard(*this);
+  try {
+    state->outputs = specs_of(state->body(trial));
+  } catch (const Error&) {
+    throw;  // already says where
+  } catch (const StopTraining&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw make_error("define '" + state->name + "'",
+                     "{} (while it was built on zeros for: {}. If only the size of the open "
+                     "dimensions is to blame, set TensorSpec::trial_shape.)",
+                     describe(error), list_inputs(state->inputs));
+  }
+  ops_.push_back(Op(std::move(state)));
+  return ops_.back();
+}
+
+Variable& Graph::create_variable(const std::string& name, at::IntArrayRef shape,
+                                 const VariableOptions& options, c10::Device device) {
+  TP_CHECK(!final_, "get_variable",
+           "'{}' is new, and the graph is final. Create every variable while the graph is built: "
+           "what the model creates must not depend on the data or on the step. {}",
+           name, did_you_mean(name, variables_.names()));
+  at::NoGradGuard no_grad;
+  // Drawn on the CPU, so that a seed gives the same model on every device.
+  at::Tensor value = at::zeros(shape, at::TensorOptions(options.dtype));
+  if (options.init) {
+    options.init(value, at::detail::createCPUGenerator(hash_name(name, options_.seed)));
+  }
+  value = value.to(device);
+  if (options.role == VariableRole::kTrainable) value.set_requires_grad(true);
+  Variable& variable = variables_.add({name, value, options.role});
+  if (guard_ != nullptr) guard_->on_created(variable);
+  return variable;
+}
+
+std::string describe(const std::exception& error) {
+  if (const auto* torch_error = dynamic_cast<const c10::Error*>(&error)) {
+    return torch_error->what_without_backtrace();
+  }
+  return error.what();
+}
+
+}  // namespace tensorpack

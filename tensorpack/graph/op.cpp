@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/graph/op.h"
+
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+
+Op Op::host(std::string name, std::function<void()> function) {
+  TP_CHECK(function != nullptr, "Op::host", "op '{}' has no function. Pass a callable.", name);
+  return Op(std::make_shared<State>(
+      State{.kind = State::Kind::kHost, .name = std::move(name), .function = std::move(function)}));
+}
+
+Op Op::group(std::string name, std::vector<Op> members) {
+  State state{.kind = State::Kind::kGroup, .name = std::move(name)};
+  for (const Op& member : members) {
+    TP_CHECK(static_cast<bool>(member), "Op::group", "a member of '{}' is empty. Define it first.",
+             state.name);
+    state.outputs.insert(member.outputs().begin(), member.outputs().end());
+  }
+  state.members = std::move(members);
+  return Op(std::make_shared<State>(std::move(state)));
+}
+
+Op Op::nothing() {
+  static const Op op = Op::host("nothing", [] {});
+  return op;
+}
+
+const std::string& Op::name() const {
+  static const std::string empty = "(empty op)";
+  return state_ ? state_->name : empty;
+}
+
+const std::vector<TensorSpec>& Op::inputs() const {
+  TP_ASSERT(state_ != nullptr);
+  return state_->inputs;
+}
+
+const std::map<std::string, TensorSpec>& Op::outputs() const {
+  TP_ASSERT(state_ != nullptr);
+  return state_->outputs;
+}
+
+bool Op::has_output(const std::string& name) const { return outputs().contains(name); }
+
+}  // namespace tensorpack

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a session can run.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensorpack/graph/tensor_spec.h"
+
+namespace tensorpack {
+
+class Graph;
+
+using NamedTensors = std::map<std::string, at::Tensor>;
+
+/// What an op computes, as plain libtorch code: opens a CallScope or TowerContext of its own, and
+/// returns the tensors that can be fetched.
+using OpBody = std::function<NamedTensors(const std::vector<at::Tensor>& inputs)>;
+
+/// Where the inputs of an op come from in a run that feeds none: one tensor per input. An empty
+/// vector means the data has ended.
+using InputFeeder = std::function<std::vector<at::Tensor>()>;
+
+/// Something a session can run: a function that is recorded as a program, several ops in order, or
+/// a plain host function. A cheap handle; copies name the same op.
+class Op {
+ public:
+  Op() = default;
+
+  /// A host function: run as it is, never recorded.
+  static Op host(std::string name, std::function<void()> function);
+  /// Runs the members one after another, as one evaluation.
+  static Op group(std::string name, std::vector<Op> members);
+  /// An op that does nothing: callbacks still see the run.
+  static Op nothing();
+
+  explicit operator bool() const { return state_ != nullptr; }
+  bool operator==(const Op& other) const = default;
+
+  const std::string& name() const;
+  const std::vector<TensorSpec>& inputs() const;
+  /// The tensors the op named when it was built; their first dimension is that of the trial input.
+  const std::map<std::string, TensorSpec>& outputs() const;
+  bool has_output(const std::string& name) const;
+
+  struct State;
+  const State& state() const { return *state_; }
+
+ private:
+  friend class Graph;
+  explicit Op(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  std::shared_ptr<const State> state_;
+};
+
+struct Op::State {
+  enum class Kind { kProgram, kGroup, kHost };
+  Kind kind = Kind::kHost;
+  std::string name = {};
+  std::vector<TensorSpec> inputs = {};
+  std::map<std::string, TensorSpec> outputs = {};
+  OpBody body = {};                        // kProgram
+  InputFeeder feeder = {};                 // kProgram
+  std::vector<Op> members = {};            // kGroup
+  std::function<void()> function = {};     // kHost
+};
+
+}  // namespace tensorpack

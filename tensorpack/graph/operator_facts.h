@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the recorder must know of libtorch's operators beyond their schemas.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tensorpack {
+
+/// Positions of arguments that are written although the schema does not say so.
+const std::vector<int>& undeclared_writes(const std::string& op_name);
+
+/// True if the operator returns something that is not a tensor but looks at metadata only.
+bool reads_only_metadata(const std::string& op_name);
+
+/// True if the results depend on the arguments' shapes and types, not on their contents
+/// (zeros_like, new_full ...).
+bool ignores_contents(const std::string& op_name);
+
+/// True for empty() and its relatives: memory whose contents mean nothing until written.
+bool leaves_result_uninitialised(const std::string& op_name);
+
+bool draws_random_numbers(const c10::OperatorHandle& op);
+bool changes_metadata(const c10::OperatorHandle& op);
+
+/// Why a call cannot be part of a recorded program, with what to write instead; empty if it can.
+/// `has_mask` tells whether an index argument is a boolean mask.
+std::optional<std::string> reason_not_recordable(const c10::OperatorHandle& op, bool has_mask);
+
+}  // namespace tensorpack

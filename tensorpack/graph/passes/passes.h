@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rewrites of a trace that keep its meaning. One file each; none depends on another.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tensorpack/graph/trace.h"
+
+namespace tensorpack {
+
+/// Keeps what the fetched outputs need, what writes a variable or a constant, and what draws random
+/// numbers (later draws depend on earlier ones). Drops the other outputs.
+void eliminate_dead_code(Trace& trace, const std::vector<std::string>& fetches);
+
+/// Computes once, now, every node that depends on nothing that changes from run to run.
+void fold_constants(Trace& trace);
+
+/// Makes views of variables and constants once: they stay valid because variables never move.
+void fold_views(Trace& trace);
+
+/// Computes equal pure nodes on equal arguments once.
+void merge_common_subexpressions(Trace& trace);
+
+/// All of the above, in a good order.
+void optimize(Trace& trace, const std::vector<std::string>& fetches);
+
+}  // namespace tensorpack

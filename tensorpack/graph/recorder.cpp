@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/graph/recorder.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+
+#include "tensorpack/graph/operator_facts.h"
+#include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
+
+namespace tensorpack {
+namespace {
+
+// A functionality no release of libtorch up to 2.11 registers anything on. See docs/architecture.md.
+constexpr auto kRecorderKey = c10::DispatchKey::Fake;
+
+// Identity of a tensor.
+struct TensorKey {
+  const void* storage;
+  int64_t offset;
+  std::vector<int64_t> geometry;  // sizes, then strides
+  c10::ScalarType dtype;
+  uint8_t bits;  // conjugate, negative
+  bool operator==(const TensorKey& other) const = default;
+};
+
+struct TensorKeyHash {
+  size_t operator()(const TensorKey& key) const {
+    size_t hash = std::hash<const void*>()(key.storage) * 31 + static_cast<size_t>(key.offset) * 7 +
+                  static_cast<size_t>(key.dtype);
+    for (int64_t extent : key.geometry) hash = hash * 1000003U + static_cast<size_t>(extent);
+    return hash;
+  }
+};
+
+const void* memory_of(const at::Tensor& tensor) {
+  return tensor.has_storage() ? static_cast<const void*>(tensor.storage().unsafeGetStorageImpl())
+                              : static_cast<const void*>(tensor.unsafeGetTensorImpl());
+}
+
+TensorKey key_of(const at::Tensor& tensor) {
+  TensorKey key{memory_of(tensor), 0, {}, tensor.scalar_type(), 0};
+  if (!tensor.has_storage()) return key;
+  key.offset = tensor.storage_offset();
+  key.geometry.reserve(2 * tensor.dim());
+  key.geometry.insert(key.geometry.end(), tensor.sizes().begin(), tensor.sizes().end());
+  key.geometry.insert(key.geometry.end(), tensor.strides().begin(), tensor.strides().end());
+  key.bits = static_cast<uint8_t>((tensor.is_conj() ? 1 : 0) | (tensor.is_neg() ? 2 : 0));
+  return key;
+}
+
+uint64_t checksum(const at::Tensor& tensor) {
+  if (!tensor.has_storage() || !tensor.device().is_cpu()) return 0;
+  const auto* bytes = static_cast<const uint8_t*>(tensor.storage().unsafeGetStorageImpl()->data());
+  const size_t count = tensor.storage().nbytes();
+  uint64_t hash = 14695981039346656037ULL;
+  for (size_t i = 0; i + 8 <= count; i += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes + i, 8);
+    hash = (hash ^ word) * 1099511628211ULL;
+  }
+  for (size_t i = count - count % 8; i < count; ++i) hash = (hash ^ bytes[i]) * 1099511628211ULL;
+  return hash;
+}
+
+bool contains(const std::vector<int>& list, size_t item) {
+  return std::find(list.begin(), list.end(), static_cast<int>(item)) != list.end();
+}
+
+void copy_tensors(const c10::IValue& value, std::vector<at::Tensor>& copies) {
+  at::NoGradGuard no_grad;
+  if (value.isTensor()) {
+    copies.push_back(value.toTensor().defined() ? value.toTensor().detach().clone() : at::Tensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      copies.push_back(tensor.defined() ? tensor.detach().clone() : at::Tensor());
+    }
+  }
+}
+
+// One recording in progress. Autograd may call it from threads of its own.
+class Recorder final : public c10::DebugInfoBase {
+ public:
+  explicit Recorder(const RecordOptions& options)
+      : check_undeclared_writes_(options.check_undeclared_writes),
+        keep_results_(options.keep_results) {}
+
+  ValueId add_external(const at::Tensor& tensor, ValueKind kind, const std::string& name);
+  void run_operator(const c10::OperatorHandle& op, c10::DispatchKeySet below,
+                    torch::jit::Stack* stack);
+  void finish(Recording& recording);
+  void restore_foreign_state();
+
+ private:
+  // A piece of memory. The weak reference keeps the StorageImpl's address from being used again,
+  // yet lets the memory go as in a normal run.
+  struct Memory {
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+    at::Tensor without_storage;      // sparse and other opaque tensors
+    int32_t empty_node = -1;         // made by empty() and not written by an operator yet ...
+    at::Tensor empty_tensor;         // ... and that tensor
+    bool saved = false;              // foreign memory whose contents are kept for restore
+  };
+  struct Pending {
+    Node node;
+    std::vector<std::pair<at::Tensor, uint64_t>> checksums;
+  };
+
+  StorageId memory_id(const at::Tensor& tensor);
+  ValueId add_value(const at::Tensor& tensor, ValueKind kind, int32_t producer);
+  ValueId use(const at::Tensor& tensor, bool reads_contents);
+  ValueId rebuild_view(const at::Tensor& tensor, StorageId storage);
+  void freeze_host_contents(Memory& memory);
+  void save_foreign(const at::Tensor& tensor, StorageId storage);
+  Pending before(const c10::OperatorHandle& op, c10::DispatchKeySet below,
+                 const torch::jit::Stack& stack);
+  void after(Pending pending, const torch::jit::Stack& stack);
+  ValueId result(const at::Tensor& tensor, const Node& node, int32_t index, bool& is_new,
+                 bool& has_fresh_memory);
+  void remark(std::string text);
+  void push_node(Node node, bool dropped, std::vector<at::Tensor> results);
+
+  const bool check_undeclared_writes_;
+  const bool keep_results_;
+  std::mutex mutex_;
+  Trace trace_;
+  std::vector<char> dropped_;  // nodes that turned out to do nothing
+  std::vector<std::vector<at::Tensor>> results_;
+  std::unordered_map<TensorKey, ValueId, TensorKeyHash> ids_;
+  std::vector<Memory> memories_;
+  std::unordered_map<const void*, StorageId> memory_ids_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> foreign_;  // (tensor, contents before)
+  std::vector<std::string> remarks_;
+};
+
+void Recorder::remark(std::string text) {
+  if (std::find(remarks_.begin(), remarks_.end(), text) == remarks_.end()) {
+    remarks_.push_back(std::move(text));
+  }
+}
+
+StorageId Recorder::memory_id(const at::Tensor& tensor) {
+  const void* address = memory_of(tensor);
+  auto found = memory_ids_.find(address);
+  if (found != memory_ids_.end()) return found->second;
+  const auto id = static_cast<StorageId>(memories_.size());
+  using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
+  if (tensor.has_storage()) {
+    memories_.push_back({tensor.storage().getWeakStorageImpl(), {}, -1, {}, false});
+  } else {
+    memories_.push_back(
+        {WeakStorage(c10::intrusive_ptr<c10::StorageImpl>()), tensor, -1, {}, false});
+  }
+  memory_ids_.emplace(address, id);
+  return id;
+}
+
+ValueId Recorder::add_value(const at::Tensor& tensor, ValueKind kind, int32_t producer) {
+  Value value;
+  value.kind = kind;
+  value.storage = memory_id(tensor);
+  value.producer = producer;
+  if (tensor.layout() == at::kStrided && tensor.has_storage()) {
+    value.sizes = tensor.sizes().vec();
+    value.strides = tensor.strides().vec();
+    value.options = tensor.options().requires_grad(false);
+    if (!tensor.is_conj() && !tensor.is_neg()) {
+      value.storage_bytes = static_cast<int64_t>(tensor.storage().nbytes());
+    }
+  }
+  const auto id = static_cast<ValueId>(trace_.values.size());
+  trace_.values.push_back(std::move(value));
+  ids_[key_of(tensor)] = id;
+  return id;
+}
+
+ValueId Recorder::add_external(const at::Tensor& tensor, ValueKind kind, const std::string& name) {
+  const ValueId id = add_value(tensor, kind, -1);
+  trace_.values[id].tensor = tensor.detach();
+  trace_.values[id].name = name;
+  if (kind == ValueKind::kInput) trace_.inputs.push_back(id);
+  return id;
+}
+
+// The value that a tensor argument stands for.
+ValueId Recorder::use(const at::Tensor& tensor, bool reads_contents) {
+  auto found = ids_.find(key_of(tensor));
+  if (found == ids_.end()) {
+    auto memory = memory_ids_.find(memory_of(tensor));
+    if (memory != memory_ids_.end()) {
+      if (reads_contents) freeze_host_contents(memories_[memory->second]);
+      return rebuild_view(tensor, memory->second);
+    }
+    const ValueId id = add_value(tensor, ValueKind::kConstant, -1);
+    trace_.values[id].tensor = tensor;  // the very tensor: it may be a wrapped number
+    return id;
+  }
+  if (reads_contents) freeze_host_contents(memories_[trace_.values[found->second].storage]);
+  return found->second;
+}
+
+// Memory from empty() that no operator wrote is about to be read: the host wrote it through a
+// pointer (torch::tensor({...}), accessors). Its contents become a constant.
+void Recorder::freeze_host_contents(Memory& memory) {
+  if (memory.empty_node < 0) return;
+  const Node& node = trace_.nodes[memory.empty_node];
+  dropped_[memory.empty_node] = 1;
+  Value& value = trace_.values[node.results[0].ids[0]];
+  value.kind = ValueKind::kConstant;
+  value.producer = -1;
+  value.tensor = std::move(memory.empty_tensor);
+  memory.empty_node = -1;
+  memory.empty_tensor = at::Tensor();
+  remark("memory filled by host code is frozen as a constant");
+}
+
+// Known memory, unknown geometry: a view made behind the dispatcher (variable_data, set_data).
+ValueId Recorder::rebuild_view(const at::Tensor& tensor, StorageId storage) {
+  remark("a view was made behind the dispatcher; as_strided stands for it");
+  auto base = static_cast<ValueId>(trace_.values.size());
+  while (base-- > 0 && trace_.values[base].storage != storage) {
+  }
+  TP_ASSERT(base >= 0);
+  static const auto as_strided =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::as_strided", "");
+  Node node{.op = as_strided, .keys = {}};
+  node.arguments.resize(4);
+  node.arguments[0] = {Argument::Kind::kTensor, {base}, {}};
+  node.arguments[1].literal = tensor.sizes().vec();
+  node.arguments[2].literal = tensor.strides().vec();
+  node.arguments[3].literal = tensor.storage_offset();
+  node.is_view = true;
+  node.reads = {storage};
+  const ValueId id =
+      add_value(tensor, ValueKind::kComputed, static_cast<int32_t>(trace_.nodes.size()));
+  node.results = {{{id}, false}};
+  push_node(std::move(node), false, {});
+  return id;
+}
+
+// Memory the graph does not own is written: recording must leave it as it was.
+void Recorder::save_foreign(const at::Tensor& tensor, StorageId storage) {
+  Memory& memory = memories_[storage];
+  if (memory.saved || !tensor.has_storage()) return;
+  const bool is_foreign =
+      std::any_of(trace_.values.begin(), trace_.values.end(), [&](const Value& value) {
+        return value.storage == storage && value.kind == ValueKind::kConstant;
+      });
+  if (!is_foreign) return;
+  memory.saved = true;
+  at::NoGradGuard no_grad;
+  foreign_.emplace_back(tensor.detach(), tensor.detach().clone());
+}
+
+void Recorder::restore_foreign_state() {
+  at::NoGradGuard no_grad;
+  for (auto& [tensor, contents] : foreign_) tensor.copy_(contents);
+}
+
+Recorder::Pending Recorder::before(const c10::OperatorHandle& op, c10::DispatchKeySet below,
+                                   const torch::jit::Stack& stack) {
+  const c10::FunctionSchema& schema = op.schema();
+  const std::string& name = op.operator_name().name;
+  const size_t count = schema.arguments().size();
+  const std::vector<int>& undeclared = undeclared_writes(name);
+  const bool ignores = ignores_contents(name);
+
+  Pending pending{Node{.op = op, .keys = below}, {}};
+  Node& node = pending.node;
+  node.grad_mode = c10::GradMode::is_enabled();
+  node.is_random = draws_random_numbers(op);
+  node.changes_metadata = changes_metadata(op);
+  node.scope = VariableScope::current_path();
+  bool has_tensor = false;
+  bool has_mask = false;
+
+  for (size_t i = 0; i < count; ++i) {
+    const c10::IValue& value = stack[stack.size() - count + i];
+    const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
+    const bool writes = (alias != nullptr && alias->isWrite()) || contains(undeclared, i);
+    Argument argument;
+    auto take = [&](const at::Tensor& tensor) -> ValueId {
+      if (!tensor.defined()) return kNoValue;
+      has_tensor = true;
+      // The first write to fresh memory initialises it; a pure view does not look at contents.
+      const bool reads_contents = !writes && alias == nullptr && !ignores;
+      const ValueId id = use(tensor, reads_contents);
+      if (check_undeclared_writes_ && !writes) {
+        pending.checksums.emplace_back(tensor, checksum(tensor));
+      }
+      const StorageId storage = trace_.values[id].storage;
+      node.reads.push_back(storage);
+      if (writes) {
+        node.writes.push_back(storage);
+        save_foreign(tensor, storage);
+        memories_[storage].empty_node = -1;
+        memories_[storage].empty_tensor = at::Tensor();
+      }
+      return id;
+    };
+    if (value.isTensor() && value.toTensor().defined()) {
+      argument = {Argument::Kind::kTensor, {take(value.toTensor())}, {}};
+    } else if (value.isTensorList()) {
+      argument.kind = Argument::Kind::kTensorList;
+      for (const at::Tensor& tensor : value.toTensorVector()) argument.ids.push_back(take(tensor));
+    } else if (value.isOptionalTensorList()) {
+      argument.kind = Argument::Kind::kOptionalTensorList;
+      for (const c10::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+        argument.ids.push_back(tensor.has_value() ? take(*tensor) : kNoValue);
+        has_mask |= tensor.has_value() && tensor->defined() &&
+                    (tensor->scalar_type() == at::kBool || tensor->scalar_type() == at::kByte);
+      }
+    } else {
+      argument.literal = value;
+    }
+    node.arguments.push_back(std::move(argument));
+  }
+  if (has_tensor) {
+    if (auto reason = reason_not_recordable(op, has_mask)) {
+      throw make_error("record", "{}{} {}.", node.op_name(),
+                       node.scope.empty() ? "" : " in scope '" + node.scope + "'", *reason);
+    }
+  }
+  return pending;
+}
+
+ValueId Recorder::result(const at::Tensor& tensor, const Node& node, int32_t index, bool& is_new,
+                         bool& has_fresh_memory) {
+  if (!tensor.defined()) return kNoValue;
+  const bool known_memory = memory_ids_.contains(memory_of(tensor));
+  auto found = ids_.find(key_of(tensor));
+  // In-place results and views that change nothing are the value they alias.
+  if (known_memory && found != ids_.end() && !node.changes_metadata) return found->second;
+  is_new = true;
+  has_fresh_memory |= !known_memory;
+  return add_value(tensor, ValueKind::kComputed, index);
+}
+
+void Recorder::after(Pending pending, const torch::jit::Stack& stack) {
+  Node& node = pending.node;
+  const std::string& name = node.op.operator_name().name;
+  const size_t count = node.op.schema().returns().size();
+  const auto index = static_cast<int32_t>(trace_.nodes.size());
+  for (const auto& [tensor, sum] : pending.checksums) {
+    const bool announced = std::find(node.writes.begin(), node.writes.end(), memory_id(tensor)) !=
+                           node.writes.end();
+    if (!announced && checksum(tensor) != sum) {
+      remark("undeclared write by " + node.op_name());
+    }
+  }
+  bool is_new = false;
+  bool has_fresh_memory = false;
+  std::vector<at::Tensor> copies;
+  for (size_t i = 0; i < count; ++i) {
+    const c10::IValue& value = stack[stack.size() - count + i];
+    Result result_ids;
+    if (keep_results_) copy_tensors(value, copies);
+    if (value.isTensor()) {
+      result_ids.ids.push_back(result(value.toTensor(), node, index, is_new, has_fresh_memory));
+    } else if (value.isTensorList()) {
+      result_ids.is_list = true;
+      for (const at::Tensor& tensor : value.toTensorVector()) {
+        result_ids.ids.push_back(result(tensor, node, index, is_new, has_fresh_memory));
+      }
+    }
+    node.results.push_back(std::move(result_ids));
+  }
+  const bool writes_nothing = node.writes.empty() && count > 0;
+  node.is_view = writes_nothing && !has_fresh_memory;
+  if (has_fresh_memory && count == 1 && writes_nothing && leaves_result_uninitialised(name) &&
+      node.results[0].ids.size() == 1) {
+    Memory& memory = memories_[trace_.values[node.results[0].ids[0]].storage];
+    memory.empty_node = index;
+    memory.empty_tensor = stack.back().toTensor();
+  }
+  // detach(), an expand() to the same shape, a read of metadata: nothing to repeat.
+  const bool does_nothing = !is_new && writes_nothing && !node.is_random;
+  push_node(std::move(node), does_nothing, std::move(copies));
+}
+
+void Recorder::push_node(Node node, bool dropped, std::vector<at::Tensor> results) {
+  trace_.nodes.push_back(std::move(node));
+  dropped_.push_back(dropped ? 1 : 0);
+  if (keep_results_) results_.push_back(std::move(results));
+}
+
+void Recorder::run_operator(const c10::OperatorHandle& op, c10::DispatchKeySet below,
+                            torch::jit::Stack* stack) {
+  Pending pending = [&] {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return before(op, below, *stack);
+  }();
+  op.redispatchBoxed(below, stack);
+  std::lock_guard<std::mutex> lock(mutex_);
+  after(std::move(pending), *stack);
+}
+
+void Recorder::finish(Recording& recording) {
+  for (const auto& [name, tensor] : recording.outputs) {
+    trace_.outputs.emplace(name, use(tensor, /*reads_contents=*/true));
+  }
+  trace_.erase_nodes(dropped_);
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (!dropped_[i]) recording.results.push_back(std::move(results_[i]));
+  }
+  recording.trace = std::move(trace_);
+  recording.remarks = std::move(remarks_);
+}
+
+// Thread-local debug info travels to autograd's threads with the rest of the caller's state, so
+// that each recording sees its own operators and no others.
+constexpr auto kRecorderSlot = c10::DebugInfoKind::TEST_INFO_2;
+
+void record_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                     torch::jit::Stack* stack) {
+  // What a kernel calls inside is its own business.
+  c10::impl::ExcludeDispatchKeyGuard off(kRecorderKey);
+  const auto below =
+      keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kRecorderKey);
+  auto* recorder =
+      static_cast<Recorder*>(c10::ThreadLocalDebugInfo::get(kRecorderSlot));
+  if (recorder == nullptr) {
+    op.redispatchBoxed(below, stack);
+  } else {
+    recorder->run_operator(op, below, stack);
+  }
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(_, Fake, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&record_operator>());
+}
+
+Recording record(const RecordOptions& options) {
+  auto recorder = std::make_shared<Recorder>(options);
+  TP_ASSERT(options.inputs.size() == options.input_names.size());
+  for (size_t i = 0; i < options.inputs.size(); ++i) {
+    recorder->add_external(options.inputs[i], ValueKind::kInput, options.input_names[i]);
+  }
+  for (const auto& [name, tensor] : options.variables) {
+    recorder->add_external(tensor, ValueKind::kVariable, name);
+  }
+  Recording recording;
+  try {
+    c10::DebugInfoGuard slot(kRecorderSlot, recorder);
+    c10::impl::IncludeDispatchKeyGuard on(kRecorderKey);
+    recording.outputs = options.function();
+  } catch (...) {
+    recorder->restore_foreign_state();
+    throw;
+  }
+  recorder->restore_foreign_state();
+  recorder->finish(recording);
+  return recording;
+}
+
+}  // namespace tensorpack

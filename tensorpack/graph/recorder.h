@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a function once and writes down every operator it, and autograd on its behalf, executed.
+//
+// Note [Recording below autograd]
+// The recorder is a boxed fallback on one dispatch key that sits below autograd and autocast and
+// above the backends. What it sees is what the backends run: composite operators are decomposed,
+// casts are explicit, and the backward pass appears as plain operators. Tensors are told apart by
+// storage and geometry, because autograd hands saved tensors back in new wrappers.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensorpack/graph/op.h"
+#include "tensorpack/graph/trace.h"
+
+namespace tensorpack {
+
+struct RecordOptions {
+  /// Bound anew at every run. Must not share memory with each other.
+  std::vector<at::Tensor> inputs = {};
+  std::vector<std::string> input_names = {};
+  /// Held by reference, and may be written: (name, tensor).
+  std::vector<std::pair<std::string, at::Tensor>> variables = {};
+  std::function<NamedTensors()> function = {};
+  /// Slow, for tests: finds operators that write to memory their schema calls read-only.
+  bool check_undeclared_writes = false;
+  /// Keeps a copy of what every node returned, to find where two runs part.
+  bool keep_results = false;
+};
+
+struct Recording {
+  Trace trace = {};
+  NamedTensors outputs = {};
+  /// With keep_results: for every node, copies of its tensor results, in order.
+  std::vector<std::vector<at::Tensor>> results = {};
+  /// What was unusual, for the debug log: views made behind the dispatcher, frozen host data ...
+  std::vector<std::string> remarks = {};
+};
+
+/// Executes the function on this thread, once. Throws an Error naming operator and scope when it
+/// does something a program cannot repeat. Memory that belongs to no input, variable or operator
+/// but is written by the function is put back as it was. Several threads may record at a time.
+Recording record(const RecordOptions& options);
+
+}  // namespace tensorpack

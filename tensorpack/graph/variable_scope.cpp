@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/graph/variable_scope.h"
+
+#include <fmt/ranges.h>
+
+#include "tensorpack/graph/call_scope.h"
+#include "tensorpack/graph/graph.h"
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
+
+namespace tensorpack {
+namespace {
+
+struct ScopeState {
+  std::string path;
+  Reuse reuse = Reuse::kNone;
+};
+thread_local ScopeState scope_state;
+
+// Names of replicas start with "tower<i>/", so the word must not occur in names users choose.
+void check_name(const char* where, const std::string& name) {
+  TP_CHECK(!name.empty() && name.front() != '/' && name.back() != '/', where,
+           "'{}' is not a name. Use letters, digits, '_' and '/' inside.", name);
+  TP_CHECK(name.find("tower") == std::string::npos, where,
+           "the name '{}' contains the reserved word 'tower'. Rename it.", name);
+}
+
+}  // namespace
+
+VariableScope::VariableScope(const std::string& name, Reuse reuse)
+    : outer_length_(scope_state.path.size()), outer_reuse_(scope_state.reuse) {
+  check_name("VariableScope", name);
+  if (!scope_state.path.empty()) scope_state.path += '/';
+  scope_state.path += name;
+  if (reuse != Reuse::kInherit) scope_state.reuse = reuse;
+}
+
+VariableScope::~VariableScope() {
+  scope_state.path.resize(outer_length_);
+  scope_state.reuse = outer_reuse_;
+}
+
+const std::string& VariableScope::current_path() { return scope_state.path; }
+
+Reuse VariableScope::current_reuse() { return scope_state.reuse; }
+
+std::string VariableScope::path_of(const std::string& name) {
+  return scope_state.path.empty() ? name : scope_state.path + "/" + name;
+}
+
+at::Tensor get_variable(const std::string& name, at::IntArrayRef shape, VariableOptions options) {
+  CallScope& call = CallScope::current_or_throw("get_variable");
+  check_name("get_variable", name);
+  const std::string path = VariableScope::path_of(name);
+  const Reuse reuse = VariableScope::current_reuse();
+  const bool second_use = !call.used_variables_.insert(path).second;
+  TP_CHECK(!second_use || reuse != Reuse::kNone, "get_variable",
+           "'{}' is already used in this tower call. Rename the layer, or open VariableScope(\"{}\", "
+           "Reuse::kAuto) to share the weights.",
+           path, path.substr(0, path.find('/')));
+
+  Graph& graph = call.graph();
+  const std::string full_name = call.options().variable_prefix + path;
+  Variable* variable = graph.variables().find(full_name);
+  if (variable == nullptr) {
+    TP_CHECK(reuse != Reuse::kReuse, "get_variable",
+             "'{}' does not exist and its scope has Reuse::kReuse. Use Reuse::kAuto, or create it "
+             "first. {}",
+             path, did_you_mean(path, graph.variables().names()));
+    TP_CHECK(options.role != VariableRole::kTrainable || call.options().may_create_trainable,
+             "get_variable",
+             "the trainable variable '{}' exists in this tower but not in the first one. Every "
+             "tower must create the same variables: do not let names depend on the tower or on "
+             "the mode. {}",
+             path, did_you_mean(path, graph.variables().names()));
+    variable = &graph.create_variable(full_name, shape, options,
+                                      options.device.value_or(call.options().device));
+  }
+  TP_CHECK(variable->tensor.sizes() == shape, "get_variable",
+           "'{}' was created with shape [{}] and is now asked for with shape [{}]. Use the same "
+           "shape, or another name.",
+           path, fmt::join(variable->tensor.sizes(), ", "), fmt::join(shape, ", "));
+  TP_CHECK(variable->tensor.scalar_type() == options.dtype, "get_variable",
+           "'{}' was created as {} and is now asked for as {}. Use the same dtype.", path,
+           c10::toString(variable->tensor.scalar_type()), c10::toString(options.dtype));
+  return variable->tensor;
+}
+
+at::Tensor get_variable(const std::string& name, at::IntArrayRef shape, Initializer init) {
+  return get_variable(name, shape, VariableOptions{.init = std::move(init)});
+}
+
+at::Tensor get_scalar_variable(const std::string& name, double first_value,
+                               c10::ScalarType dtype) {
+  CallScope& call = CallScope::current_or_throw("get_scalar_variable");
+  check_name("get_scalar_variable", name);
+  Graph& graph = call.graph();
+  Variable* variable = graph.variables().find(name);
+  if (variable == nullptr) {
+    variable = &graph.create_variable(name, {},
+                                      {.init = init::constant(first_value),
+                                       .role = VariableRole::kGlobal,
+                                       .dtype = dtype},
+                                      call.options().device);
+  }
+  return variable->tensor;
+}
+
+}  // namespace tensorpack

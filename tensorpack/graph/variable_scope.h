@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Named variables from plain functions.
+//
+//   VariableScope scope("discrim", Reuse::kAuto);
+//   Tensor w = get_variable("W", {64, 3, 4, 4}, init::normal(0.02));   // "discrim/W"
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/ArrayRef.h>
+
+#include <optional>
+#include <string>
+
+#include "tensorpack/graph/initializer.h"
+#include "tensorpack/graph/variable_store.h"
+
+namespace tensorpack {
+
+/// Whether a name that was already used in the current call may be used again.
+enum class Reuse {
+  kInherit,  ///< as in the enclosing scope
+  kNone,     ///< a second use is an error: it would share weights by accident
+  kReuse,    ///< the variable must exist
+  kAuto,     ///< made by the first use, shared by later ones
+};
+
+/// Puts `name/` before every variable made on this thread while it lives. Scopes nest, and close in
+/// reverse order.
+class [[nodiscard]] VariableScope {
+ public:
+  explicit VariableScope(const std::string& name, Reuse reuse = Reuse::kInherit);
+  ~VariableScope();
+  VariableScope(const VariableScope&) = delete;
+  VariableScope& operator=(const VariableScope&) = delete;
+
+  /// "gen/deconv1", or "" outside any scope.
+  static const std::string& current_path();
+  static Reuse current_reuse();
+  /// `name` under the current path.
+  static std::string path_of(const std::string& name);
+
+ private:
+  size_t outer_length_;
+  Reuse outer_reuse_;
+};
+
+struct VariableOptions {
+  Initializer init = {};  ///< zeros when empty
+  VariableRole role = VariableRole::kTrainable;
+  c10::ScalarType dtype = c10::kFloat;
+  std::optional<c10::Device> device = {};  ///< that of the current call when empty
+};
+
+/// The variable `name` in the current scope: made by the first call of the model function, found by
+/// every later one. Needs a TowerContext or a CallScope on this thread. Throws an Error when the
+/// rules of a tower function are broken: a second use of the name without Reuse, a shape or type
+/// that differs from the stored one, the reserved word "tower", a new name in a graph that is final.
+at::Tensor get_variable(const std::string& name, at::IntArrayRef shape,
+                        VariableOptions options = {});
+at::Tensor get_variable(const std::string& name, at::IntArrayRef shape, Initializer init);
+
+/// A 0-d variable that is not trained by gradients, such as a learning rate. Always in the root
+/// scope; shared by all who ask for it.
+at::Tensor get_scalar_variable(const std::string& name, double first_value,
+                               c10::ScalarType dtype = c10::kFloat);
+
+}  // namespace tensorpack

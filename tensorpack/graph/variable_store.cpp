@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/graph/variable_store.h"
+
+#include <ATen/ATen.h>
+#include <fmt/ranges.h>
+
+#include <regex>
+
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
+
+namespace tensorpack {
+
+void Variable::assign(const at::Tensor& value) const {
+  TP_CHECK(value.sizes() == tensor.sizes(), "assign",
+           "variable '{}' has shape [{}], the new value [{}]. Reshape the value first.", name,
+           fmt::join(tensor.sizes(), ", "), fmt::join(value.sizes(), ", "));
+  at::NoGradGuard no_grad;
+  at::Tensor(tensor).copy_(value);
+}
+
+Variable& VariableStore::add(Variable variable) {
+  TP_ASSERT(find(variable.name) == nullptr);
+  Variable& stored = variables_.emplace_back(std::move(variable));
+  by_name_.emplace(stored.name, &stored);
+  return stored;
+}
+
+Variable* VariableStore::find(std::string_view name) {
+  auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
+}
+
+const Variable* VariableStore::find(std::string_view name) const {
+  return const_cast<VariableStore*>(this)->find(name);
+}
+
+Variable& VariableStore::at(std::string_view name) {
+  Variable* found = find(name);
+  TP_CHECK(found != nullptr, "variables", "no variable named '{}'. {}", name,
+           did_you_mean(name, names()));
+  return *found;
+}
+
+std::vector<Variable*> VariableStore::trainable() { return trainable(""); }
+
+std::vector<Variable*> VariableStore::trainable(const std::string& regex) {
+  const std::regex pattern(regex);
+  std::vector<Variable*> found;
+  for (Variable& variable : variables_) {
+    if (variable.is_trainable() && std::regex_search(variable.name, pattern)) {
+      found.push_back(&variable);
+    }
+  }
+  return found;
+}
+
+std::vector<std::pair<std::string, at::Tensor>> VariableStore::items(const std::string& regex) {
+  const std::regex pattern(regex);
+  std::vector<std::pair<std::string, at::Tensor>> found;
+  for (const Variable& variable : variables_) {
+    if (std::regex_search(variable.name, pattern)) {
+      found.emplace_back(variable.name, variable.tensor);
+    }
+  }
+  return found;
+}
+
+std::vector<std::string> VariableStore::names() const {
+  std::vector<std::string> names;
+  for (const Variable& variable : variables_) names.push_back(variable.name);
+  return names;
+}
+
+}  // namespace tensorpack

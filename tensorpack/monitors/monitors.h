@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// All monitors of a training, and the history of every scalar.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensorpack/monitors/monitor.h"
+#include "tensorpack/utils/owned_list.h"
+
+namespace tensorpack {
+
+/// `trainer().monitors()`: hands every value to each monitor, and remembers scalars for the run.
+class Monitors {
+ public:
+  /// `loop` must outlive this object; values are stamped with its current step.
+  Monitors(OwnedList<MonitorBase> monitors, const LoopState& loop);
+
+  void put_scalar(const std::string& name, double value);
+  /// `image` is [H, W], [H, W, C] or [N, H, W, C], with values in 0..255.
+  void put_image(const std::string& name, const at::Tensor& image);
+
+  /// The newest value; throws an Error with the nearest names if there is none.
+  double get_latest(const std::string& name) const;
+  /// Every (global_step, value) of this run, oldest first; throws as get_latest() does.
+  const std::vector<std::pair<int64_t, double>>& get_history(const std::string& name) const;
+  bool contains(const std::string& name) const { return history_.contains(name); }
+
+  OwnedList<MonitorBase>& all() { return monitors_; }
+
+ private:
+  OwnedList<MonitorBase> monitors_;
+  const LoopState& loop_;
+  std::map<std::string, std::vector<std::pair<int64_t, double>>> history_;
+};
+
+}  // namespace tensorpack

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/session/session.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "tensorpack/session/cpu_allocator.h"
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
+
+namespace tensorpack {
+namespace {
+
+std::vector<std::string> input_names(const Op& op) {
+  std::vector<std::string> names;
+  for (const TensorSpec& spec : op.inputs()) names.push_back(spec.name);
+  return names;
+}
+
+bool is_input(const Op& op, const std::string& name) {
+  const auto& inputs = op.inputs();
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [&](const TensorSpec& spec) { return spec.name == name; });
+}
+
+}  // namespace
+
+Session::Session(Graph& graph, SessionOptions options) : graph_(graph), options_(options) {
+  install_caching_cpu_allocator();
+  executor_ = make_executor(options.executor, graph, {.verify = options.verify});
+}
+
+Session::~Session() = default;
+
+std::vector<at::Tensor> Session::run(const Op& op, const Fetches& fetches, const Feeds& feeds) {
+  TP_CHECK(static_cast<bool>(op), "run", "the op is empty. Define it first.");
+  std::vector<at::Tensor> values(fetches.size());
+  switch (op.state().kind) {
+    case Op::State::Kind::kHost:
+      op.state().function();
+      break;
+    case Op::State::Kind::kProgram:
+      run_program(op, fetches, feeds, values);
+      break;
+    case Op::State::Kind::kGroup:
+      for (const Op& member : op.state().members) {
+        if (member.state().kind == Op::State::Kind::kProgram) {
+          run_program(member, fetches, feeds, values);
+        } else {
+          run(member);
+        }
+      }
+      break;
+  }
+  for (size_t i = 0; i < fetches.size(); ++i) {
+    if (values[i].defined()) continue;
+    check_fetch(op, fetches[i], "run '" + op.name() + "'");
+    at::NoGradGuard no_grad;
+    values[i] = graph_.variables().at(fetches[i]).tensor.detach().clone();
+  }
+  return values;
+}
+
+at::Tensor Session::run(const TensorRef& tensor, const Feeds& feeds) {
+  return run(tensor.op, {tensor.name}, feeds)[0];
+}
+
+// Fills in the fetches that this op computes and that no earlier member of a group did.
+void Session::run_program(const Op& op, const Fetches& fetches, const Feeds& feeds,
+                          std::vector<at::Tensor>& values) {
+  const std::vector<at::Tensor> inputs = bind_inputs(op, feeds);
+  Fetches computed;
+  std::vector<size_t> positions;
+  for (size_t i = 0; i < fetches.size(); ++i) {
+    if (values[i].defined() || is_input(op, fetches[i]) || !op.has_output(fetches[i])) continue;
+    computed.push_back(fetches[i]);
+    positions.push_back(i);
+  }
+  std::vector<at::Tensor> results = executor_->run(op, inputs, computed);
+  for (size_t i = 0; i < positions.size(); ++i) values[positions[i]] = std::move(results[i]);
+  for (size_t i = 0; i < fetches.size(); ++i) {
+    if (values[i].defined()) continue;
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      if (op.inputs()[k].name == fetches[i]) values[i] = inputs[k];
+    }
+  }
+}
+
+std::vector<at::Tensor> Session::bind_inputs(const Op& op, const Feeds& feeds) const {
+  const std::vector<TensorSpec>& specs = op.inputs();
+  for (const auto& [name, value] : feeds) {
+    TP_CHECK(is_input(op, name), "run '" + op.name() + "'",
+             "'{}' was fed but is not an input. {}", name, did_you_mean(name, input_names(op)));
+  }
+  std::vector<at::Tensor> inputs(specs.size());
+  if (feeds.size() < specs.size()) {
+    TP_CHECK(op.state().feeder != nullptr, "run '" + op.name() + "'",
+             "only {} of {} inputs were fed and the op has no input source. Feed: {}.",
+             feeds.size(), specs.size(), join(input_names(op), ", "));
+    inputs = op.state().feeder();
+    if (inputs.empty()) throw EndOfData("The input source has no more data.");
+    TP_CHECK(inputs.size() == specs.size(), "input",
+             "a datapoint has {} components, the input signature has {} ({}). Make the dataflow "
+             "yield one tensor per input.",
+             inputs.size(), specs.size(), join(input_names(op), ", "));
+  }
+  for (size_t i = 0; i < specs.size(); ++i) {
+    auto fed = feeds.find(specs[i].name);
+    if (fed != feeds.end()) inputs[i] = fed->second;
+    specs[i].check(inputs[i]);
+    if (inputs[i].device() != graph_.options().device) {
+      inputs[i] = inputs[i].to(graph_.options().device);
+    }
+  }
+  return inputs;
+}
+
+void Session::check_fetch(const Op& op, const std::string& fetch, const std::string& where) const {
+  if (op.has_output(fetch) || is_input(op, fetch)) return;
+  if (graph_.variables().find(fetch) != nullptr) return;
+  std::vector<std::string> known = input_names(op);
+  for (const auto& [name, spec] : op.outputs()) known.push_back(name);
+  for (const std::string& name : graph_.variables().names()) known.push_back(name);
+  throw make_error(where, "no tensor named '{}' in op '{}'. {}", fetch, op.name(),
+                   did_you_mean(fetch, known));
+}
+
+}  // namespace tensorpack

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Evaluates ops of a graph.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensorpack/graph/graph.h"
+#include "tensorpack/session/executor.h"
+#include "tensorpack/tower/tower_handle.h"
+
+namespace tensorpack {
+
+/// Tensors by input name, in place of what the op's own source would give.
+using Feeds = std::map<std::string, at::Tensor>;
+using Fetches = std::vector<std::string>;
+
+struct SessionOptions {
+  ExecutorKind executor = ExecutorKind::kReplay;
+  /// Compare every new program with an eager run before it is used (see Note [Verification]).
+  bool verify = true;
+};
+
+/// Runs ops. Evaluates only what is asked; does not count steps and calls no hooks.
+class Session {
+ public:
+  explicit Session(Graph& graph, SessionOptions options = {});
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  Graph& graph() { return graph_; }
+  const SessionOptions& options() const { return options_; }
+
+  /// Runs `op` once and returns the values of that very run, in the order of `fetches`: tensors the
+  /// op named, its inputs, or variables (as they are after the run). Inputs that are not fed come
+  /// from the op's source; throws EndOfData when that has ended.
+  std::vector<at::Tensor> run(const Op& op, const Fetches& fetches = {}, const Feeds& feeds = {});
+
+  /// The value of one tensor of a tower.
+  at::Tensor run(const TensorRef& tensor, const Feeds& feeds = {});
+
+  /// Throws an Error with the nearest names, said to come from `where`, unless `op` can give
+  /// `fetch`.
+  void check_fetch(const Op& op, const std::string& fetch, const std::string& where) const;
+
+ private:
+  std::vector<at::Tensor> bind_inputs(const Op& op, const Feeds& feeds) const;
+  void run_program(const Op& op, const Fetches& fetches, const Feeds& feeds,
+                   std::vector<at::Tensor>& values);
+
+  Graph& graph_;
+  SessionOptions options_;
+  std::unique_ptr<Executor> executor_;
+};
+
+}  // namespace tensorpack

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/session/verify.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <set>
+#include <sstream>
+
+#include "tensorpack/graph/interpreter.h"
+#include "tensorpack/graph/passes/passes.h"
+#include "tensorpack/graph/program.h"
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+namespace {
+
+// Kernels may round differently from run to run (atomics on CUDA, threads); frozen values differ
+// by far more.
+constexpr double kTolerance = 1e-4;
+
+bool is_equal(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.defined() || !b.defined()) return a.defined() == b.defined();
+  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
+  if (a.layout() != at::kStrided) return is_equal(a.to_dense(), b.to_dense());
+  if (at::equal(a, b)) return true;
+  if (!a.is_floating_point() && !a.is_complex()) return false;
+  if (!at::equal(at::isnan(a), at::isnan(b))) return false;
+  const at::Tensor x = at::nan_to_num(at::view_as_real(a.to(at::kComplexDouble)));
+  const at::Tensor y = at::nan_to_num(at::view_as_real(b.to(at::kComplexDouble)));
+  const double scale = std::max(x.abs().max().item<double>(), 1e-12);
+  return (x - y).abs().max().item<double>() <= kTolerance * scale;
+}
+
+// Another batch with valid contents: the rows in another order, numbers a little smaller.
+at::Tensor other_batch(const at::Tensor& input) {
+  if (input.numel() == 0) return input;
+  at::Tensor other = input.dim() > 0 && input.size(0) > 1
+                         ? input.roll(1, 0)
+                         : input.flatten().roll(1).reshape(input.sizes());
+  if (other.is_floating_point()) other = other * 0.875;
+  return other.clone();
+}
+
+std::vector<at::Tensor> copies_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> copies;
+  for (const at::Tensor& tensor : tensors) copies.push_back(tensor.detach().clone());
+  return copies;
+}
+
+std::vector<at::Tensor> variable_values(Graph& graph) {
+  std::vector<at::Tensor> values;
+  for (const Variable& variable : graph.variables().all()) {
+    values.push_back(variable.tensor.detach().clone());
+  }
+  return values;
+}
+
+std::string literal_text(const c10::IValue& value) {
+  std::ostringstream stream;
+  stream << value;
+  return stream.str().substr(0, 60);
+}
+
+// An argument that is a plain number in both runs but not the same one was decided on the host.
+std::string describe_literal_difference(const Node& before, const Node& now) {
+  for (size_t i = 0; i < before.arguments.size(); ++i) {
+    const Argument& a = before.arguments[i];
+    const Argument& b = now.arguments[i];
+    if (a.kind != Argument::Kind::kLiteral || b.kind != Argument::Kind::kLiteral) continue;
+    const std::string old_text = literal_text(a.literal);
+    const std::string new_text = literal_text(b.literal);
+    if (old_text != new_text) {
+      return fmt::format("its argument '{}' was {} when recorded and is {} now",
+                         before.op.schema().arguments()[i].name(), old_text, new_text);
+    }
+  }
+  return "";
+}
+
+std::string place_of(const Node& node, size_t index) {
+  return fmt::format("node {}, {}{}", index, node.op_name(),
+                     node.scope.empty() ? "" : " in scope '" + node.scope + "'");
+}
+
+// Records the op again on the other batch and walks both runs side by side.
+std::string find_first_difference(Graph& graph, const Op& op, const Trace& trace,
+                                  const std::vector<at::Tensor>& other, StateGuard& guard) {
+  guard.restore();
+  const RecordedOp again = record_op(graph, op, other, /*keep_results=*/true);
+  guard.restore();
+  const Trace& now = again.recording.trace;
+  std::vector<c10::IValue> slots(trace.values.size());
+  for (size_t i = 0; i < trace.values.size(); ++i) {
+    if (trace.values[i].is_persistent()) slots[i] = trace.values[i].tensor;
+  }
+  const std::vector<at::Tensor> bound = copies_of(other);
+  for (size_t i = 0; i < bound.size(); ++i) slots[trace.inputs[i]] = bound[i];
+  for (size_t i = 0; i < std::min(trace.nodes.size(), now.nodes.size()); ++i) {
+    const Node& node = trace.nodes[i];
+    if (node.op_name() != now.nodes[i].op_name()) {
+      return fmt::format("{}: the function now calls {} instead", place_of(node, i),
+                         now.nodes[i].op_name());
+    }
+    const std::string literal = describe_literal_difference(node, now.nodes[i]);
+    if (!literal.empty()) return fmt::format("{}: {}", place_of(node, i), literal);
+    run_node(node, slots);
+    size_t k = 0;
+    const std::vector<at::Tensor>& expected = again.recording.results[i];
+    for (const Result& result : node.results) {
+      for (ValueId id : result.ids) {
+        if (k >= expected.size()) break;
+        const at::Tensor& eager = expected[k++];
+        if (id == kNoValue) continue;
+        if (!is_equal(slots[id].toTensor(), eager)) {
+          return fmt::format("{}: its result differs", place_of(node, i));
+        }
+      }
+    }
+  }
+  if (trace.nodes.size() != now.nodes.size()) {
+    return fmt::format("the function ran {} operators when recorded and {} now",
+                       trace.nodes.size(), now.nodes.size());
+  }
+  return "no single node differs: a result is written after it was read";
+}
+
+}  // namespace
+
+RecordedOp record_op(Graph& graph, const Op& op, const std::vector<at::Tensor>& inputs,
+                     bool keep_results) {
+  RecordedOp recorded{copies_of(inputs), {}};  // the function may write to its inputs
+  RecordOptions options{.keep_results = keep_results};
+  options.inputs = recorded.inputs;
+  for (const TensorSpec& spec : op.inputs()) options.input_names.push_back(spec.name);
+  for (const Variable& variable : graph.variables().all()) {
+    options.variables.emplace_back(variable.name, variable.tensor);
+  }
+  options.function = [&] { return op.state().body(recorded.inputs); };
+  recorded.recording = record(options);
+  return recorded;
+}
+
+void verify(Graph& graph, const Op& op, const RecordedOp& recorded, StateGuard& guard) {
+  std::vector<at::Tensor> other;
+  for (const at::Tensor& input : recorded.inputs) other.push_back(other_batch(input));
+
+  std::map<std::string, at::Tensor> expected;
+  for (const auto& [name, tensor] : op.state().body(copies_of(other))) {
+    expected.emplace(name, tensor.detach().clone());
+  }
+  const std::vector<at::Tensor> expected_variables = variable_values(graph);
+  guard.restore();
+
+  std::vector<std::string> fetches;
+  for (const auto& [name, id] : recorded.recording.trace.outputs) fetches.push_back(name);
+  Trace trace = recorded.recording.trace;
+  optimize(trace, fetches);
+  const std::vector<at::Tensor> values = Program(trace, fetches).run(copies_of(other));
+
+  std::string what;
+  for (size_t i = 0; i < fetches.size() && what.empty(); ++i) {
+    if (!is_equal(expected.at(fetches[i]), values[i])) what = "the tensor '" + fetches[i] + "'";
+  }
+  size_t index = 0;
+  for (const Variable& variable : graph.variables().all()) {
+    if (!what.empty()) break;
+    if (!is_equal(expected_variables[index++], variable.tensor)) {
+      what = "the variable '" + variable.name + "'";
+    }
+  }
+  if (what.empty()) return;
+  throw make_error("verify '" + op.name() + "'",
+                   "the recorded program and the function disagree on {} for another batch; first "
+                   "at {}. Likely causes: a value read or written on the host (data_ptr, accessor, "
+                   "a member variable that changes), or a kernel outside libtorch's dispatcher. "
+                   "Keep values in tensors and variables, or use ExecutorKind::kEager.",
+                   what,
+                   find_first_difference(graph, op, recorded.recording.trace, other, guard));
+}
+
+}  // namespace tensorpack

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/utils/string.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+namespace tensorpack {
+
+namespace {
+
+constexpr std::size_t kMostNamesListed = 12;
+
+char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
+
+// Levenshtein's distance, one row at a time. A wrong case is half of what people mistype: free.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (lower(a[i]) != lower(b[j]));
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string count_of(double value, std::string_view unit) {
+  const std::string number = fmt::format("{:.3g}", value);
+  return fmt::format("{} {}{}", number, unit, number == "1" ? "" : "s");
+}
+
+}  // namespace
+
+std::string join(const std::vector<std::string>& parts, std::string_view separator) {
+  return fmt::format("{}", fmt::join(parts, separator));
+}
+
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& known) {
+  if (known.empty()) return "There are none.";
+  const std::string* nearest = nullptr;
+  std::size_t best = std::max<std::size_t>(2, name.size() / 3) + 1;
+  for (const std::string& candidate : known) {
+    const std::size_t distance = edit_distance(name, candidate);
+    // A name of which nothing is left is no suggestion.
+    if (distance < best && distance < std::max(name.size(), candidate.size())) {
+      best = distance;
+      nearest = &candidate;
+    }
+  }
+  const auto listed = std::min(known.size(), kMostNamesListed);
+  return fmt::format(
+      "{}Known: {}{}", nearest ? fmt::format("Did you mean '{}'? ", *nearest) : "",
+      fmt::join(known.begin(), known.begin() + static_cast<std::ptrdiff_t>(listed), ", "),
+      listed < known.size() ? ", ..." : ".");
+}
+
+std::string humanize_time(double seconds) {
+  if (!std::isfinite(seconds)) return "an unknown time";
+  if (seconds < 0) return fmt::format("-{}", humanize_time(-seconds));
+  // Three digits of 59.96 would read "60 seconds".
+  if (seconds < 59.95) return count_of(seconds, "second");
+  auto rest = static_cast<std::int64_t>(std::llround(seconds));
+  std::vector<std::string> parts;
+  constexpr std::array<std::pair<const char*, std::int64_t>, 4> kUnits{
+      {{"day", 86400}, {"hour", 3600}, {"minute", 60}, {"second", 1}}};
+  for (const auto& [unit, length] : kUnits) {
+    const std::int64_t count = rest / length;
+    rest %= length;
+    if (count > 0) parts.push_back(fmt::format("{} {}{}", count, unit, count == 1 ? "" : "s"));
+  }
+  return join(parts, " ");
+}
+
+std::string humanize_bytes(std::uint64_t bytes) {
+  constexpr std::array kUnits{"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  return fmt::format("{:.4g} {}", value, kUnits[unit]);
+}
+
+}  // namespace tensorpack

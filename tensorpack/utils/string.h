@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small texts for messages: suggestions, lists, durations and sizes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tensorpack {
+
+/// Joins `parts` with `separator` between them.
+std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
+
+/// Answers an unknown name: "Did you mean 'accuracy'? Known: accuracy, cost."
+///
+/// Without a name that is close enough only the known ones are listed, at most twelve of them.
+/// When `known` is empty the answer is "There are none."
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& known);
+
+/// Says a duration as people do: "1 minute 27 seconds", "0.01 seconds".
+std::string humanize_time(double seconds);
+
+/// Says a size in binary units: "512 B", "1.5 GiB".
+std::string humanize_bytes(std::uint64_t bytes);
+
+}  // namespace tensorpack
