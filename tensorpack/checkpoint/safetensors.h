@@ -3,15 +3,13 @@
 // tensors. It can be read from Python, and reading it runs no code.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <filesystem>
 #include <map>
 #include <string>
 
-namespace tensorpack {
+#include "tensorpack/graph/named_tensors.h"
 
-using NamedTensors = std::map<std::string, at::Tensor>;
+namespace tensorpack {
 
 /// Free texts stored beside the tensors.
 using Metadata = std::map<std::string, std::string>;
