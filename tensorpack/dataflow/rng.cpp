@@ -6,6 +6,8 @@
 #include <random>
 #include <utility>
 
+#include "tensorpack/utils/logger.h"
+
 namespace tensorpack {
 namespace {
 
@@ -31,6 +33,7 @@ struct GlobalSeed {
     if (!seed) {
       std::random_device device;
       seed = (uint64_t{device()} << 32) | device();
+      log::info("Dataflows draw from seed {0}. set_global_seed({0}) repeats this run.", *seed);
     }
     return *seed;
   }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tensorpack/dataflow/dataset/idx.h"
+#include "tensorpack/dataflow/rng.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/string.h"
 

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "tensorpack/dataflow/dataflow.h"
-#include "tensorpack/dataflow/rng.h"
 
 namespace tensorpack {
 
