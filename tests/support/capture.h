@@ -11,7 +11,12 @@ namespace tensorpack {
 template <typename F>
 std::string stdout_of(F&& f) {
   testing::internal::CaptureStdout();
-  f();
+  try {
+    f();
+  } catch (...) {
+    testing::internal::GetCapturedStdout();  // else the next test could not capture
+    throw;
+  }
   return testing::internal::GetCapturedStdout();
 }
 
