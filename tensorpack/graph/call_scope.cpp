@@ -36,8 +36,7 @@ const at::Tensor& CallScope::tensor(const std::string& name) const {
   if (found != named_.end()) return found->second;
   std::vector<std::string> known;
   for (const auto& entry : named_) known.push_back(entry.first);
-  throw make_error("tensor", "this call named no tensor '{}'. {}", name,
-                   did_you_mean(name, known));
+  throw make_error("tensor", "this call named no tensor '{}'. {}", name, did_you_mean(name, known));
 }
 
 std::string CallScope::name_of(const at::Tensor& tensor) const {
@@ -61,13 +60,14 @@ at::Tensor named(const std::string& name, at::Tensor tensor) {
   CallScope* call = CallScope::current();
   if (call == nullptr) return tensor;
   TP_CHECK(!name.empty(), "named", "a tensor cannot have an empty name. Give it one.");
-  TP_CHECK(tensor.defined(), "named", "the tensor to be called '{}' is undefined. Compute it first.",
-           name);
+  TP_CHECK(tensor.defined(), "named",
+           "the tensor to be called '{}' is undefined. Compute it first.", name);
   std::string path = VariableScope::path_of(name);
   const bool repeats_are_expected = VariableScope::current_reuse() != Reuse::kNone;
   for (int suffix = 1; call->named_.contains(path); ++suffix) {
     TP_CHECK(repeats_are_expected, "named",
-             "'{}' is already the name of another tensor in this tower. Choose another name.", path);
+             "'{}' is already the name of another tensor in this tower. Choose another name.",
+             path);
     path = VariableScope::path_of(name + "_" + std::to_string(suffix));
   }
   call->named_.emplace(std::move(path), tensor);

@@ -23,8 +23,8 @@ double fan_of(const at::Tensor& weight, FanMode mode) {
            "a weight of shape [{}] has no fan. Use init::normal for tensors of fewer than two "
            "dimensions.",
            fmt::join(weight.sizes(), ", "));
-  const double receptive = static_cast<double>(weight.numel()) /
-                           static_cast<double>(weight.size(0) * weight.size(1));
+  const double receptive =
+      static_cast<double>(weight.numel()) / static_cast<double>(weight.size(0) * weight.size(1));
   const double fan_in = static_cast<double>(weight.size(1)) * receptive;
   const double fan_out = static_cast<double>(weight.size(0)) * receptive;
   switch (mode) {

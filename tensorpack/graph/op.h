@@ -63,10 +63,10 @@ struct Op::State {
   std::string name = {};
   std::vector<TensorSpec> inputs = {};
   std::map<std::string, TensorSpec> outputs = {};
-  OpBody body = {};                        // kProgram
-  InputFeeder feeder = {};                 // kProgram
-  std::vector<Op> members = {};            // kGroup
-  std::function<void()> function = {};     // kHost
+  OpBody body = {};                     // kProgram
+  InputFeeder feeder = {};              // kProgram
+  std::vector<Op> members = {};         // kGroup
+  std::function<void()> function = {};  // kHost
 };
 
 }  // namespace tensorpack

@@ -26,10 +26,9 @@ bool is_indexing(const std::string& name) {
 bool returns_tensors_only(const c10::FunctionSchema& schema) {
   for (const c10::Argument& result : schema.returns()) {
     const auto kind = result.type()->kind();
-    const bool tensors =
-        kind == c10::TypeKind::TensorType ||
-        (kind == c10::TypeKind::ListType &&
-         result.type()->containedType(0)->kind() == c10::TypeKind::TensorType);
+    const bool tensors = kind == c10::TypeKind::TensorType ||
+                         (kind == c10::TypeKind::ListType &&
+                          result.type()->containedType(0)->kind() == c10::TypeKind::TensorType);
     if (!tensors) return false;
   }
   return true;
@@ -88,6 +87,16 @@ bool ignores_contents(const std::string& op_name) {
 
 bool leaves_result_uninitialised(const std::string& op_name) {
   return starts_with(op_name, "aten::empty") || starts_with(op_name, "aten::new_empty");
+}
+
+bool overwrites_first_argument(const std::string& op_name) {
+  static const std::set<std::string> table = {
+      "aten::copy_",       "aten::fill_",      "aten::zero_",   "aten::uniform_",
+      "aten::normal_",     "aten::random_",    "aten::cauchy_", "aten::bernoulli_",
+      "aten::log_normal_", "aten::geometric_", "aten::set_",    "aten::exponential_",
+      "aten::resize_",     "aten::resize_as_", "aten::detach_", "aten::_foreach_zero_",
+  };
+  return table.contains(op_name);
 }
 
 bool draws_random_numbers(const c10::OperatorHandle& op) {

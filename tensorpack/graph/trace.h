@@ -29,7 +29,7 @@ enum class ValueKind : uint8_t {
 struct Value {
   ValueKind kind = ValueKind::kComputed;
   StorageId storage = -1;
-  int32_t producer = -1;  // the node, if computed
+  int32_t producer = -1;   // the node, if computed
   at::Tensor tensor = {};  // variables and constants; inputs: the example
   std::string name = {};   // inputs and variables
 
@@ -93,8 +93,8 @@ struct Node {
 struct Trace {
   std::vector<Value> values = {};
   std::vector<Node> nodes = {};
-  std::vector<ValueId> inputs = {};               // in the order of the op's inputs
-  std::map<std::string, ValueId> outputs = {};    // the tensors that were named
+  std::vector<ValueId> inputs = {};             // in the order of the op's inputs
+  std::map<std::string, ValueId> outputs = {};  // the tensors that were named
 
   /// Removes the nodes for which `remove[i]` is set and renumbers producers.
   void erase_nodes(const std::vector<char>& remove);

@@ -54,10 +54,11 @@ at::Tensor get_variable(const std::string& name, at::IntArrayRef shape, Variable
   const std::string path = VariableScope::path_of(name);
   const Reuse reuse = VariableScope::current_reuse();
   const bool second_use = !call.used_variables_.insert(path).second;
-  TP_CHECK(!second_use || reuse != Reuse::kNone, "get_variable",
-           "'{}' is already used in this tower call. Rename the layer, or open VariableScope(\"{}\", "
-           "Reuse::kAuto) to share the weights.",
-           path, path.substr(0, path.find('/')));
+  TP_CHECK(
+      !second_use || reuse != Reuse::kNone, "get_variable",
+      "'{}' is already used in this tower call. Rename the layer, or open VariableScope(\"{}\", "
+      "Reuse::kAuto) to share the weights.",
+      path, path.find('/') == std::string::npos ? "..." : path.substr(0, path.find('/')));
 
   Graph& graph = call.graph();
   const std::string full_name = call.options().variable_prefix + path;
@@ -90,18 +91,16 @@ at::Tensor get_variable(const std::string& name, at::IntArrayRef shape, Initiali
   return get_variable(name, shape, VariableOptions{.init = std::move(init)});
 }
 
-at::Tensor get_scalar_variable(const std::string& name, double first_value,
-                               c10::ScalarType dtype) {
+at::Tensor get_scalar_variable(const std::string& name, double first_value, c10::ScalarType dtype) {
   CallScope& call = CallScope::current_or_throw("get_scalar_variable");
   check_name("get_scalar_variable", name);
   Graph& graph = call.graph();
   Variable* variable = graph.variables().find(name);
   if (variable == nullptr) {
-    variable = &graph.create_variable(name, {},
-                                      {.init = init::constant(first_value),
-                                       .role = VariableRole::kGlobal,
-                                       .dtype = dtype},
-                                      call.options().device);
+    variable = &graph.create_variable(
+        name, {},
+        {.init = init::constant(first_value), .role = VariableRole::kGlobal, .dtype = dtype},
+        call.options().device);
   }
   return variable->tensor;
 }

@@ -54,7 +54,8 @@ struct VariableOptions {
 /// The variable `name` in the current scope: made by the first call of the model function, found by
 /// every later one. Needs a TowerContext or a CallScope on this thread. Throws an Error when the
 /// rules of a tower function are broken: a second use of the name without Reuse, a shape or type
-/// that differs from the stored one, the reserved word "tower", a new name in a graph that is final.
+/// that differs from the stored one, the reserved word "tower", a new name in a graph that is
+/// final.
 at::Tensor get_variable(const std::string& name, at::IntArrayRef shape,
                         VariableOptions options = {});
 at::Tensor get_variable(const std::string& name, at::IntArrayRef shape, Initializer init);

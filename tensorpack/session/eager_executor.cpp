@@ -14,10 +14,11 @@ std::vector<at::Tensor> EagerExecutor::run(const Op& op, const std::vector<at::T
   at::NoGradGuard no_grad;
   for (const std::string& name : fetches) {
     auto found = outputs.find(name);
-    TP_CHECK(found != outputs.end(), "run '" + op.name() + "'",
-             "the tensor '{}' was named when the op was built but not in this run. Name it in every "
-             "call.",
-             name);
+    TP_CHECK(
+        found != outputs.end(), "run '" + op.name() + "'",
+        "the tensor '{}' was named when the op was built but not in this run. Name it in every "
+        "call.",
+        name);
     values.push_back(found->second.detach().clone());
   }
   return values;

@@ -49,7 +49,8 @@ class HookedSession {
  public:
   HookedSession(Session& session, std::vector<Hook*> hooks);
 
-  /// As Session::run(). Throws an Error when two feed the same input, and when a stop was requested.
+  /// As Session::run(). Throws an Error when two feed the same input, and when a stop was
+  /// requested.
   std::vector<at::Tensor> run(const Op& op, const Fetches& fetches = {}, const Feeds& feeds = {});
 
   Session& session() { return session_; }
@@ -60,7 +61,6 @@ class HookedSession {
  private:
   Session& session_;
   std::vector<Hook*> hooks_;
-  std::vector<size_t> counts_;  // how many tensors each hook asked for; kept to save allocations
   bool should_stop_ = false;
 };
 

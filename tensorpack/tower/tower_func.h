@@ -26,8 +26,8 @@ class TowerFunc {
 
   TowerFunc() = default;
   template <typename F>
-    requires(!std::same_as<std::remove_cvref_t<F>, TowerFunc>)
-  TowerFunc(F function);  // NOLINT(google-explicit-constructor): lambdas read like functions
+  requires(!std::same_as<std::remove_cvref_t<F>, TowerFunc>)
+      TowerFunc(F function);  // NOLINT(google-explicit-constructor): lambdas read like functions
 
   explicit operator bool() const { return function_ != nullptr; }
   int arity() const { return arity_; }

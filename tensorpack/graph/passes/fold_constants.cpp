@@ -61,7 +61,8 @@ std::vector<char> find_constant_nodes(const Trace& trace) {
       for (StorageId storage : node.writes) {
         varies |= varying.contains(storage) || used_by_varying.contains(storage);
       }
-      node.for_each_result([&](ValueId id) { varies |= varying.contains(trace.values[id].storage); });
+      node.for_each_result(
+          [&](ValueId id) { varies |= varying.contains(trace.values[id].storage); });
       constant[i] = !varies;
       if (!varies) continue;
       varying.insert(node.writes.begin(), node.writes.end());

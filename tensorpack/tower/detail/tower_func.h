@@ -29,7 +29,8 @@ constexpr int arity_of() {
           ? void(found = found == -2 ? static_cast<int>(N) : TowerFunc::kAnyArity)
           : void()),
      ...);
-  }(std::make_index_sequence<kLargestArity + 1>{});
+  }
+  (std::make_index_sequence<kLargestArity + 1>{});
   return found;
 }
 
@@ -58,8 +59,7 @@ std::vector<at::Tensor> outputs_of(Call call) {
 }  // namespace detail
 
 template <typename F>
-  requires(!std::same_as<std::remove_cvref_t<F>, TowerFunc>)
-TowerFunc::TowerFunc(F function) {
+requires(!std::same_as<std::remove_cvref_t<F>, TowerFunc>) TowerFunc::TowerFunc(F function) {
   if constexpr (detail::takes_vector<F>) {
     function_ = [function = std::move(function)](const std::vector<at::Tensor>& inputs) mutable {
       return detail::outputs_of([&]() -> decltype(auto) { return function(inputs); });
@@ -76,7 +76,8 @@ TowerFunc::TowerFunc(F function) {
     function_ = [function = std::move(function)](const std::vector<at::Tensor>& inputs) mutable {
       return [&]<size_t... I>(std::index_sequence<I...>) {
         return detail::outputs_of([&]() -> decltype(auto) { return function(inputs[I]...); });
-      }(std::make_index_sequence<static_cast<size_t>(arity)>{});
+      }
+      (std::make_index_sequence<static_cast<size_t>(arity)>{});
     };
   }
 }
