@@ -33,6 +33,14 @@ std::map<std::string, TensorSpec> specs_of(const NamedTensors& tensors) {
   return outputs;
 }
 
+// Whoever runs an op, a callback with gradients switched off too, gets the same program.
+OpBody with_gradients(OpBody body) {
+  return [body = std::move(body)](const std::vector<at::Tensor>& inputs) {
+    at::AutoGradMode enabled(true);
+    return body(inputs);
+  };
+}
+
 }  // namespace
 
 Graph::Graph(GraphOptions options) : options_(options) {
@@ -53,7 +61,7 @@ Op Graph::define(OpOptions options) {
   auto state = std::make_shared<Op::State>(Op::State{.kind = Op::State::Kind::kProgram,
                                                      .name = std::move(options.name),
                                                      .inputs = std::move(options.inputs),
-                                                     .body = std::move(options.body),
+                                                     .body = with_gradients(options.body),
                                                      .feeder = std::move(options.feeder)});
   std::vector<at::Tensor> trial;
   for (const TensorSpec& spec : state->inputs) trial.push_back(spec.trial_value(options_.device));
@@ -62,6 +70,8 @@ Op Graph::define(OpOptions options) {
     state->outputs = specs_of(state->body(trial));
   } catch (const Error&) {
     throw;  // already says where
+  } catch (const InternalError&) {
+    throw;
   } catch (const StopTraining&) {
     throw;
   } catch (const std::exception& error) {

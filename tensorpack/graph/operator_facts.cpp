@@ -89,6 +89,16 @@ bool leaves_result_uninitialised(const std::string& op_name) {
   return starts_with(op_name, "aten::empty") || starts_with(op_name, "aten::new_empty");
 }
 
+bool overwrites_first_argument(const std::string& op_name) {
+  static const std::set<std::string> table = {
+      "aten::copy_",       "aten::fill_",      "aten::zero_",   "aten::uniform_",
+      "aten::normal_",     "aten::random_",    "aten::cauchy_", "aten::bernoulli_",
+      "aten::log_normal_", "aten::geometric_", "aten::set_",    "aten::exponential_",
+      "aten::resize_",     "aten::resize_as_", "aten::detach_", "aten::_foreach_zero_",
+  };
+  return table.contains(op_name);
+}
+
 bool draws_random_numbers(const c10::OperatorHandle& op) {
   if (op.hasTag(at::Tag::nondeterministic_seeded)) return true;
   for (const c10::Argument& argument : op.schema().arguments()) {

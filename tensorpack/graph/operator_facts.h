@@ -23,7 +23,12 @@ bool ignores_contents(const std::string& op_name);
 /// True for empty() and its relatives: memory whose contents mean nothing until written.
 bool leaves_result_uninitialised(const std::string& op_name);
 
+/// True for fill_(), copy_() and the like, which do not look at what they overwrite.
+bool overwrites_first_argument(const std::string& op_name);
+
+/// True if the operator draws from a generator.
 bool draws_random_numbers(const c10::OperatorHandle& op);
+/// True if the operator changes the shape, strides or memory of its first argument: t_(), set_().
 bool changes_metadata(const c10::OperatorHandle& op);
 
 /// Why a call cannot be part of a recorded program, with what to write instead; empty if it can.

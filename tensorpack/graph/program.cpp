@@ -33,6 +33,16 @@ bool is_out_form_of(const c10::FunctionSchema& candidate, const c10::FunctionSch
   return true;
 }
 
+// The memory a plain tensor of this geometry needs.
+int64_t bytes_of(const Value& value) {
+  int64_t last = 0;
+  for (size_t i = 0; i < value.sizes.size(); ++i) {
+    if (value.sizes[i] == 0) return 0;
+    last += (value.sizes[i] - 1) * value.strides[i];
+  }
+  return (last + 1) * static_cast<int64_t>(value.options.dtype().itemsize());
+}
+
 // The out= form of a functional operator, if it has a real one: generated ones compute first and
 // copy afterwards.
 std::optional<c10::OperatorHandle> out_form_of(const Node& node) {
@@ -139,8 +149,8 @@ bool Program::add_step_into_kept_buffers(const Trace& trace, const Node& node, i
   for (const Result& result : node.results) {
     if (result.is_list || result.ids.empty() || result.ids[0] == kNoValue) return false;
     const Value& value = trace.values[result.ids[0]];
-    if (value.producer != index || value.storage_bytes < 0 ||
-        value.storage_bytes > options.largest_kept_buffer) {
+    if (value.producer != index || value.storage_bytes > options.largest_kept_buffer ||
+        value.storage_bytes != bytes_of(value)) {
       return false;
     }
     bytes += value.storage_bytes;

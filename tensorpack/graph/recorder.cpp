@@ -2,9 +2,11 @@
 #include "tensorpack/graph/recorder.h"
 
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
+#include <fmt/ranges.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -73,6 +75,19 @@ uint64_t checksum(const at::Tensor& tensor) {
   return hash;
 }
 
+// For messages: " in scope 'conv0'", or nothing.
+std::string in_scope() {
+  const std::string& path = VariableScope::current_path();
+  return path.empty() ? "" : " in scope '" + path + "'";
+}
+
+// All of the memory that `tensor` is a part of.
+at::Tensor memory_view(const at::Tensor& tensor) {
+  at::NoGradGuard no_grad;
+  const auto count = static_cast<int64_t>(tensor.storage().nbytes() / tensor.itemsize());
+  return tensor.detach().as_strided({count}, {1}, 0);
+}
+
 bool contains(const std::vector<int>& list, size_t item) {
   return std::find(list.begin(), list.end(), static_cast<int>(item)) != list.end();
 }
@@ -99,17 +114,23 @@ class Recorder final : public c10::DebugInfoBase {
   void run_operator(const c10::OperatorHandle& op, c10::DispatchKeySet below,
                     torch::jit::Stack* stack);
   void finish(Recording& recording);
-  void restore_foreign_state();
+  void restore_foreign_state() const { foreign_.restore(); }
 
  private:
   // A piece of memory. The weak reference keeps the StorageImpl's address from being used again,
   // yet lets the memory go as in a normal run.
   struct Memory {
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
-    at::Tensor without_storage;  // sparse and other opaque tensors
-    int32_t empty_node = -1;     // made by empty() and not written by an operator yet ...
-    at::Tensor empty_tensor;     // ... and that tensor
-    bool saved = false;          // foreign memory whose contents are kept for restore
+    at::Tensor without_storage = {};  // sparse and other opaque tensors
+    enum class Host : uint8_t {
+      kNone,
+      kUntouched,  // made by empty(); no operator has written or read it yet
+      kFrozen,     // read though no operator wrote it: a constant, its contents come from the host
+    } host = Host::kNone;
+    int32_t empty_node = -1;       // that empty() ...
+    at::Tensor empty_tensor = {};  // ... and what it returned
+    bool is_foreign = false;       // neither the graph nor an operator made it
+    bool is_saved = false;         // foreign, and its contents are kept for restore
   };
   struct Pending {
     Node node;
@@ -120,13 +141,16 @@ class Recorder final : public c10::DebugInfoBase {
   ValueId add_value(const at::Tensor& tensor, ValueKind kind, int32_t producer);
   ValueId use(const at::Tensor& tensor, bool reads_contents);
   ValueId rebuild_view(const at::Tensor& tensor, StorageId storage);
-  void freeze_host_contents(Memory& memory);
-  void save_foreign(const at::Tensor& tensor, StorageId storage);
+  void before_read(StorageId storage);
+  void before_write(const at::Tensor& tensor, StorageId storage, bool overwrites);
+  void freeze_host_contents(StorageId storage);
+  void copy_frozen_contents(StorageId storage);
   Pending before(const c10::OperatorHandle& op, c10::DispatchKeySet below,
                  const torch::jit::Stack& stack);
   void after(Pending pending, const torch::jit::Stack& stack);
   ValueId result(const at::Tensor& tensor, const Node& node, int32_t index, bool& is_new,
                  bool& has_fresh_memory);
+  void check_literal(const c10::IValue& value, const Node& node);
   void remark(std::string text);
   void push_node(Node node, bool dropped, std::vector<at::Tensor> results);
 
@@ -139,7 +163,8 @@ class Recorder final : public c10::DebugInfoBase {
   std::unordered_map<TensorKey, ValueId, TensorKeyHash> ids_;
   std::vector<Memory> memories_;
   std::unordered_map<const void*, StorageId> memory_ids_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> foreign_;  // (tensor, contents before)
+  SavedState foreign_;
+  std::vector<at::Generator> generators_;
   std::vector<std::string> remarks_;
 };
 
@@ -156,10 +181,10 @@ StorageId Recorder::memory_id(const at::Tensor& tensor) {
   const auto id = static_cast<StorageId>(memories_.size());
   using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
   if (tensor.has_storage()) {
-    memories_.push_back({tensor.storage().getWeakStorageImpl(), {}, -1, {}, false});
+    memories_.push_back({.storage = tensor.storage().getWeakStorageImpl()});
   } else {
-    memories_.push_back(
-        {WeakStorage(c10::intrusive_ptr<c10::StorageImpl>()), tensor, -1, {}, false});
+    memories_.push_back({.storage = WeakStorage(c10::intrusive_ptr<c10::StorageImpl>()),
+                         .without_storage = tensor});
   }
   memory_ids_.emplace(address, id);
   return id;
@@ -195,42 +220,92 @@ ValueId Recorder::add_external(const at::Tensor& tensor, ValueKind kind, const s
 // The value that a tensor argument stands for.
 ValueId Recorder::use(const at::Tensor& tensor, bool reads_contents) {
   auto found = ids_.find(key_of(tensor));
-  if (found == ids_.end()) {
-    auto memory = memory_ids_.find(memory_of(tensor));
-    if (memory != memory_ids_.end()) {
-      if (reads_contents) freeze_host_contents(memories_[memory->second]);
-      return rebuild_view(tensor, memory->second);
-    }
-    const ValueId id = add_value(tensor, ValueKind::kConstant, -1);
-    trace_.values[id].tensor = tensor;  // the very tensor: it may be a wrapped number
-    return id;
+  if (found != ids_.end()) {
+    if (reads_contents) before_read(trace_.values[found->second].storage);
+    return found->second;
   }
-  if (reads_contents) freeze_host_contents(memories_[trace_.values[found->second].storage]);
-  return found->second;
+  auto memory = memory_ids_.find(memory_of(tensor));
+  if (memory != memory_ids_.end()) {
+    if (reads_contents) before_read(memory->second);
+    return rebuild_view(tensor, memory->second);
+  }
+  const ValueId id = add_value(tensor, ValueKind::kConstant, -1);
+  trace_.values[id].tensor = tensor;  // the very tensor: it may be a wrapped number
+  memories_[trace_.values[id].storage].is_foreign = true;
+  return id;
+}
+
+void Recorder::before_read(StorageId storage) {
+  if (memories_[storage].host == Memory::Host::kUntouched) freeze_host_contents(storage);
 }
 
 // Memory from empty() that no operator wrote is about to be read: the host wrote it through a
 // pointer (torch::tensor({...}), accessors). Its contents become a constant.
-void Recorder::freeze_host_contents(Memory& memory) {
-  if (memory.empty_node < 0) return;
-  const Node& node = trace_.nodes[memory.empty_node];
+void Recorder::freeze_host_contents(StorageId storage) {
+  Memory& memory = memories_[storage];
   dropped_[memory.empty_node] = 1;
-  Value& value = trace_.values[node.results[0].ids[0]];
+  Value& value = trace_.values[trace_.nodes[memory.empty_node].results[0].ids[0]];
   value.kind = ValueKind::kConstant;
   value.producer = -1;
-  value.tensor = std::move(memory.empty_tensor);
-  memory.empty_node = -1;
-  memory.empty_tensor = at::Tensor();
+  value.tensor = memory.empty_tensor;
+  memory.host = Memory::Host::kFrozen;
   remark("memory filled by host code is frozen as a constant");
+}
+
+// A frozen constant is written after all: every run must start from a copy of its own, so clone()
+// takes the place of the empty() that made it.
+void Recorder::copy_frozen_contents(StorageId storage) {
+  static const auto clone = c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", "");
+  const int32_t index = memories_[storage].empty_node;
+  const at::Tensor contents = [&] {
+    at::NoGradGuard no_grad;
+    return memories_[storage].empty_tensor.clone();
+  }();
+  const ValueId source = add_value(contents, ValueKind::kConstant, -1);
+  trace_.values[source].tensor = contents;
+  Node& node = trace_.nodes[index];
+  node.op = clone;
+  node.keys = {};
+  node.arguments = {{Argument::Kind::kTensor, {source}, {}}, {}};
+  node.reads = {trace_.values[source].storage};
+  dropped_[index] = 0;
+  if (keep_results_) results_[index] = {contents};
+  Value& value = trace_.values[node.results[0].ids[0]];
+  value.kind = ValueKind::kComputed;
+  value.producer = index;
+  value.tensor = at::Tensor();
+}
+
+void Recorder::before_write(const at::Tensor& tensor, StorageId storage, bool overwrites) {
+  if (memories_[storage].host == Memory::Host::kUntouched && !overwrites) {
+    freeze_host_contents(storage);
+  }
+  if (memories_[storage].host == Memory::Host::kFrozen) copy_frozen_contents(storage);
+  Memory& memory = memories_[storage];
+  memory.host = Memory::Host::kNone;
+  memory.empty_tensor = at::Tensor();
+  // Memory the graph does not own: recording must leave it as it was.
+  if (memory.is_foreign && !memory.is_saved && tensor.has_storage()) {
+    memory.is_saved = true;
+    foreign_.save(memory_view(tensor));
+  }
 }
 
 // Known memory, unknown geometry: a view made behind the dispatcher (variable_data, set_data).
 ValueId Recorder::rebuild_view(const at::Tensor& tensor, StorageId storage) {
   remark("a view was made behind the dispatcher; as_strided stands for it");
   auto base = static_cast<ValueId>(trace_.values.size());
-  while (base-- > 0 && trace_.values[base].storage != storage) {
+  while (base-- > 0) {
+    const Value& value = trace_.values[base];
+    if (value.storage == storage && value.storage_bytes >= 0 &&
+        value.options.dtype() == tensor.dtype()) {
+      break;
+    }
   }
-  TP_ASSERT(base >= 0);
+  TP_CHECK(base >= 0 && !tensor.is_conj() && !tensor.is_neg(), "record",
+           "a tensor of shape [{}]{} shares memory with another of a different type, behind the "
+           "dispatcher. Use Tensor::view(dtype), or run this op with the eager executor.",
+           fmt::join(tensor.sizes(), ", "), in_scope());
   static const auto as_strided =
       c10::Dispatcher::singleton().findSchemaOrThrow("aten::as_strided", "");
   Node node{.op = as_strided, .keys = {}};
@@ -248,23 +323,17 @@ ValueId Recorder::rebuild_view(const at::Tensor& tensor, StorageId storage) {
   return id;
 }
 
-// Memory the graph does not own is written: recording must leave it as it was.
-void Recorder::save_foreign(const at::Tensor& tensor, StorageId storage) {
-  Memory& memory = memories_[storage];
-  if (memory.saved || !tensor.has_storage()) return;
-  const bool is_foreign =
-      std::any_of(trace_.values.begin(), trace_.values.end(), [&](const Value& value) {
-        return value.storage == storage && value.kind == ValueKind::kConstant;
-      });
-  if (!is_foreign) return;
-  memory.saved = true;
-  at::NoGradGuard no_grad;
-  foreign_.emplace_back(tensor.detach(), tensor.detach().clone());
-}
-
-void Recorder::restore_foreign_state() {
-  at::NoGradGuard no_grad;
-  for (auto& [tensor, contents] : foreign_) tensor.copy_(contents);
+// Arguments that are not tensors are repeated as they are.
+void Recorder::check_literal(const c10::IValue& value, const Node& node) {
+  TP_CHECK(!value.isStorage(), "record",
+           "{}{} takes raw memory, which a recorded program cannot tell from that of later runs. "
+           "Pass a tensor, or run this op with the eager executor.",
+           node.op_name(), in_scope());
+  if (!value.isGenerator()) return;
+  const at::Generator generator = value.toGenerator();
+  if (std::find(generators_.begin(), generators_.end(), generator) != generators_.end()) return;
+  generators_.push_back(generator);
+  foreign_.save(generator);
 }
 
 Recorder::Pending Recorder::before(const c10::OperatorHandle& op, c10::DispatchKeySet below,
@@ -295,6 +364,8 @@ Recorder::Pending Recorder::before(const c10::OperatorHandle& op, c10::DispatchK
       // The first write to fresh memory initialises it; a pure view does not look at contents.
       const bool reads_contents = !writes && alias == nullptr && !ignores;
       const ValueId id = use(tensor, reads_contents);
+      const bool overwrites =
+          overwrites_first_argument(name) ? i == 0 : schema.arguments()[i].kwarg_only();
       if (check_undeclared_writes_ && !writes) {
         pending.checksums.emplace_back(tensor, checksum(tensor));
       }
@@ -302,9 +373,7 @@ Recorder::Pending Recorder::before(const c10::OperatorHandle& op, c10::DispatchK
       node.reads.push_back(storage);
       if (writes) {
         node.writes.push_back(storage);
-        save_foreign(tensor, storage);
-        memories_[storage].empty_node = -1;
-        memories_[storage].empty_tensor = at::Tensor();
+        before_write(tensor, storage, overwrites);
       }
       return id;
     };
@@ -321,14 +390,14 @@ Recorder::Pending Recorder::before(const c10::OperatorHandle& op, c10::DispatchK
                     (tensor->scalar_type() == at::kBool || tensor->scalar_type() == at::kByte);
       }
     } else {
+      check_literal(value, node);
       argument.literal = value;
     }
     node.arguments.push_back(std::move(argument));
   }
   if (has_tensor) {
     if (auto reason = reason_not_recordable(op, has_mask)) {
-      throw make_error("record", "{}{} {}.", node.op_name(),
-                       node.scope.empty() ? "" : " in scope '" + node.scope + "'", *reason);
+      throw make_error("record", "{}{} {}.", node.op_name(), in_scope(), *reason);
     }
   }
   return pending;
@@ -380,9 +449,11 @@ void Recorder::after(Pending pending, const torch::jit::Stack& stack) {
   if (has_fresh_memory && count == 1 && writes_nothing && leaves_result_uninitialised(name) &&
       node.results[0].ids.size() == 1) {
     Memory& memory = memories_[trace_.values[node.results[0].ids[0]].storage];
+    memory.host = Memory::Host::kUntouched;
     memory.empty_node = index;
     memory.empty_tensor = stack.back().toTensor();
   }
+  if (leaves_result_uninitialised(name)) copies.clear();  // nothing to compare
   // detach(), an expand() to the same shape, a read of metadata: nothing to repeat.
   const bool does_nothing = !is_new && writes_nothing && !node.is_random;
   push_node(std::move(node), does_nothing, std::move(copies));
@@ -414,6 +485,7 @@ void Recorder::finish(Recording& recording) {
     if (!dropped_[i]) recording.results.push_back(std::move(results_[i]));
   }
   recording.trace = std::move(trace_);
+  recording.foreign = std::move(foreign_);
   recording.remarks = std::move(remarks_);
 }
 
@@ -449,6 +521,7 @@ Recording record(const RecordOptions& options) {
   for (const auto& [name, tensor] : options.variables) {
     recorder->add_external(tensor, ValueKind::kVariable, name);
   }
+  at::autocast::clear_cache();  // casts of weights made in an earlier call would become constants
   Recording recording;
   try {
     c10::DebugInfoGuard slot(kRecorderSlot, recorder);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tensorpack/graph/op.h"
+#include "tensorpack/graph/saved_state.h"
 #include "tensorpack/graph/trace.h"
 
 namespace tensorpack {
@@ -38,13 +39,17 @@ struct Recording {
   NamedTensors outputs = {};
   /// With keep_results: for every node, copies of its tensor results, in order.
   std::vector<std::vector<at::Tensor>> results = {};
+  /// What the function changed though the graph does not own it (a tensor it captured, a generator
+  /// of its own), as it was before.
+  SavedState foreign = {};
   /// What was unusual, for the debug log: views made behind the dispatcher, frozen host data ...
   std::vector<std::string> remarks = {};
 };
 
 /// Executes the function on this thread, once. Throws an Error naming operator and scope when it
 /// does something a program cannot repeat. Memory that belongs to no input, variable or operator
-/// but is written by the function is put back as it was. Several threads may record at a time.
+/// but is written by the function is put back as it was, and generators passed to operators too.
+/// Several threads may record at a time.
 Recording record(const RecordOptions& options);
 
 }  // namespace tensorpack

@@ -2,12 +2,7 @@
 // Runs that must leave no trace: building, recording, verifying.
 #pragma once
 
-#include <ATen/core/Generator.h>
-#include <ATen/core/Tensor.h>
-
-#include <utility>
-#include <vector>
-
+#include "tensorpack/graph/saved_state.h"
 #include "tensorpack/graph/variable_store.h"
 
 namespace tensorpack {
@@ -24,17 +19,16 @@ class [[nodiscard]] StateGuard {
   StateGuard& operator=(const StateGuard&) = delete;
 
   /// Puts everything back now, and again at the end.
-  void restore();
+  void restore() const { state_.restore(); }
+  /// Puts this back too: state the graph does not own.
+  void add(const SavedState& state) { state_.add(state); }
   /// Called by the graph.
   void on_created(const Variable& variable);
 
  private:
-  void save(const at::Tensor& tensor);
-
   Graph& graph_;
   StateGuard* outer_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> saved_;          // (variable, its value)
-  std::vector<std::pair<at::Generator, at::Tensor>> generators_;  // (generator, its state)
+  SavedState state_;
 };
 
 }  // namespace tensorpack

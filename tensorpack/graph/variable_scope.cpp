@@ -58,7 +58,7 @@ at::Tensor get_variable(const std::string& name, at::IntArrayRef shape, Variable
       !second_use || reuse != Reuse::kNone, "get_variable",
       "'{}' is already used in this tower call. Rename the layer, or open VariableScope(\"{}\", "
       "Reuse::kAuto) to share the weights.",
-      path, path.substr(0, path.find('/')));
+      path, path.find('/') == std::string::npos ? "..." : path.substr(0, path.find('/')));
 
   Graph& graph = call.graph();
   const std::string full_name = call.options().variable_prefix + path;

@@ -19,7 +19,7 @@ void merge_feeds(Feeds& into, Feeds from) {
 }  // namespace
 
 HookedSession::HookedSession(Session& session, std::vector<Hook*> hooks)
-    : session_(session), hooks_(std::move(hooks)), counts_(hooks_.size()) {}
+    : session_(session), hooks_(std::move(hooks)) {}
 
 std::vector<at::Tensor> HookedSession::run(const Op& op, const Fetches& fetches,
                                            const Feeds& feeds) {
@@ -30,9 +30,10 @@ std::vector<at::Tensor> HookedSession::run(const Op& op, const Fetches& fetches,
   RunContext context(op, fetches);
   Fetches all_fetches = fetches;
   Feeds all_feeds = feeds;
+  std::vector<size_t> counts(hooks_.size());  // how many tensors each hook asked for
   for (size_t i = 0; i < hooks_.size(); ++i) {
     RunArgs args = hooks_[i]->before_run(context);
-    counts_[i] = args.fetches.size();
+    counts[i] = args.fetches.size();
     for (std::string& name : args.fetches) all_fetches.push_back(std::move(name));
     if (!args.feeds.empty()) merge_feeds(all_feeds, std::move(args.feeds));
   }
@@ -41,7 +42,7 @@ std::vector<at::Tensor> HookedSession::run(const Op& op, const Fetches& fetches,
   auto begin = values.begin() + static_cast<std::ptrdiff_t>(fetches.size());
   std::vector<at::Tensor> own;
   for (size_t i = 0; i < hooks_.size(); ++i) {
-    auto end = begin + static_cast<std::ptrdiff_t>(counts_[i]);
+    auto end = begin + static_cast<std::ptrdiff_t>(counts[i]);
     own.assign(begin, end);
     hooks_[i]->after_run(context, own);
     begin = end;

@@ -61,7 +61,6 @@ class HookedSession {
  private:
   Session& session_;
   std::vector<Hook*> hooks_;
-  std::vector<size_t> counts_;  // how many tensors each hook asked for; kept to save allocations
   bool should_stop_ = false;
 };
 

@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
+#include <set>
+
 #include "tensorpack/graph/passes/passes.h"
 #include "tensorpack/graph/recorder.h"
 #include "tensorpack/graph/state_guard.h"
@@ -31,9 +33,12 @@ bool fits(const std::vector<at::Tensor>& examples, const std::vector<at::Tensor>
 
 std::vector<at::Tensor> ReplayExecutor::run(const Op& op, const std::vector<at::Tensor>& inputs,
                                             const std::vector<std::string>& fetches) {
-  Program& program = program_for(variant_for(op, inputs), fetches);
-  std::vector<at::Tensor> values = program.run(inputs);
-  for (at::Tensor& value : values) value = value.clone();  // the program will write there again
+  Request& request = request_for(variant_for(op, inputs), fetches);
+  const std::vector<at::Tensor> results = request.program->run(inputs);
+  std::vector<at::Tensor> values;
+  values.reserve(fetches.size());
+  // Copied, because the program will write there again.
+  for (size_t position : request.positions) values.push_back(results[position].clone());
   return values;
 }
 
@@ -62,25 +67,35 @@ ReplayExecutor::Variant ReplayExecutor::record_variant(const Op& op,
                                                        const std::vector<at::Tensor>& inputs) {
   ++recordings_;
   StateGuard guard(graph_);
-  const RecordedOp recorded = record_op(graph_, op, inputs);
+  RecordedOp recorded = record_op(graph_, op, inputs);
+  guard.add(recorded.recording.foreign);
   for (const std::string& remark : recorded.recording.remarks) {
     log::debug("Recording '{}': {}.", op.name(), remark);
   }
-  if (options_.verify) {
-    guard.restore();
-    verify(graph_, op, recorded, guard);
+  if (options_.verify) verify(graph_, op, recorded, inputs, guard);
+  return {std::move(recorded.inputs), std::move(recorded.recording.trace), {}, {}};
+}
+
+ReplayExecutor::Request& ReplayExecutor::request_for(Variant& variant,
+                                                     const std::vector<std::string>& fetches) {
+  for (Request& request : variant.requests) {
+    if (request.fetches == fetches) return request;
   }
-  return {recorded.inputs, std::move(recorded.recording.trace), {}};
+  const std::set<std::string> distinct(fetches.begin(), fetches.end());
+  Request request{fetches, &program_for(variant, {distinct.begin(), distinct.end()}), {}};
+  for (const std::string& name : fetches) {
+    request.positions.push_back(std::distance(distinct.begin(), distinct.find(name)));
+  }
+  variant.requests.push_back(std::move(request));
+  return variant.requests.back();
 }
 
 Program& ReplayExecutor::program_for(Variant& variant, const std::vector<std::string>& fetches) {
-  for (Variant::Entry& entry : variant.programs) {
-    if (entry.fetches == fetches) return entry.program;
-  }
+  auto found = variant.programs.find(fetches);
+  if (found != variant.programs.end()) return found->second;
   Trace trace = variant.trace;
   optimize(trace, fetches);
-  variant.programs.push_back({fetches, Program(trace, fetches)});
-  return variant.programs.back().program;
+  return variant.programs.emplace(fetches, Program(trace, fetches)).first->second;
 }
 
 }  // namespace tensorpack

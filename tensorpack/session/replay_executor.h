@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <unordered_map>
 
 #include "tensorpack/graph/program.h"
@@ -23,19 +24,23 @@ class ReplayExecutor final : public Executor {
   size_t recordings() const { return recordings_; }
 
  private:
+  // What a caller asks for, in its order, possibly twice.
+  struct Request {
+    std::vector<std::string> fetches;
+    Program* program;
+    std::vector<size_t> positions;  // of each fetch in what the program returns
+  };
   // One recording, and a program for every set of fetches that was asked for.
   struct Variant {
     std::vector<at::Tensor> examples;
     Trace trace;
-    struct Entry {
-      std::vector<std::string> fetches;
-      Program program;
-    };
-    std::deque<Entry> programs;
+    std::map<std::vector<std::string>, Program> programs;
+    std::deque<Request> requests;
   };
 
   Variant& variant_for(const Op& op, const std::vector<at::Tensor>& inputs);
   Variant record_variant(const Op& op, const std::vector<at::Tensor>& inputs);
+  Request& request_for(Variant& variant, const std::vector<std::string>& fetches);
   Program& program_for(Variant& variant, const std::vector<std::string>& fetches);
 
   Graph& graph_;

@@ -12,16 +12,25 @@
 namespace tensorpack {
 namespace {
 
+// Of all members, for a group.
+void add_input_names(const Op& op, std::vector<std::string>& names) {
+  for (const TensorSpec& spec : op.inputs()) names.push_back(spec.name);
+  for (const Op& member : op.state().members) add_input_names(member, names);
+}
+
 std::vector<std::string> input_names(const Op& op) {
   std::vector<std::string> names;
-  for (const TensorSpec& spec : op.inputs()) names.push_back(spec.name);
+  add_input_names(op, names);
   return names;
 }
 
 bool is_input(const Op& op, const std::string& name) {
   const auto& inputs = op.inputs();
+  const auto& members = op.state().members;
   return std::any_of(inputs.begin(), inputs.end(),
-                     [&](const TensorSpec& spec) { return spec.name == name; });
+                     [&](const TensorSpec& spec) { return spec.name == name; }) ||
+         std::any_of(members.begin(), members.end(),
+                     [&](const Op& member) { return is_input(member, name); });
 }
 
 }  // namespace
@@ -35,7 +44,20 @@ Session::~Session() = default;
 
 std::vector<at::Tensor> Session::run(const Op& op, const Fetches& fetches, const Feeds& feeds) {
   TP_CHECK(static_cast<bool>(op), "run", "the op is empty. Define it first.");
+  check_feeds(op, feeds);
+  for (const std::string& fetch : fetches) check_fetch(op, fetch, "run '" + op.name() + "'");
   std::vector<at::Tensor> values(fetches.size());
+  run_member(op, fetches, feeds, values);
+  at::NoGradGuard no_grad;
+  for (size_t i = 0; i < fetches.size(); ++i) {
+    if (values[i].defined()) continue;
+    values[i] = graph_.variables().at(fetches[i]).tensor.detach().clone();
+  }
+  return values;
+}
+
+void Session::run_member(const Op& op, const Fetches& fetches, const Feeds& feeds,
+                         std::vector<at::Tensor>& values) {
   switch (op.state().kind) {
     case Op::State::Kind::kHost:
       op.state().function();
@@ -44,22 +66,9 @@ std::vector<at::Tensor> Session::run(const Op& op, const Fetches& fetches, const
       run_program(op, fetches, feeds, values);
       break;
     case Op::State::Kind::kGroup:
-      for (const Op& member : op.state().members) {
-        if (member.state().kind == Op::State::Kind::kProgram) {
-          run_program(member, fetches, feeds, values);
-        } else {
-          run(member);
-        }
-      }
+      for (const Op& member : op.state().members) run_member(member, fetches, feeds, values);
       break;
   }
-  for (size_t i = 0; i < fetches.size(); ++i) {
-    if (values[i].defined()) continue;
-    check_fetch(op, fetches[i], "run '" + op.name() + "'");
-    at::NoGradGuard no_grad;
-    values[i] = graph_.variables().at(fetches[i]).tensor.detach().clone();
-  }
-  return values;
 }
 
 at::Tensor Session::run(const TensorRef& tensor, const Feeds& feeds) {
@@ -87,17 +96,24 @@ void Session::run_program(const Op& op, const Fetches& fetches, const Feeds& fee
   }
 }
 
-std::vector<at::Tensor> Session::bind_inputs(const Op& op, const Feeds& feeds) const {
-  const std::vector<TensorSpec>& specs = op.inputs();
+void Session::check_feeds(const Op& op, const Feeds& feeds) const {
   for (const auto& [name, value] : feeds) {
     TP_CHECK(is_input(op, name), "run '" + op.name() + "'", "'{}' was fed but is not an input. {}",
              name, did_you_mean(name, input_names(op)));
   }
+}
+
+std::vector<at::Tensor> Session::bind_inputs(const Op& op, const Feeds& feeds) const {
+  const std::vector<TensorSpec>& specs = op.inputs();
+  const auto fed =
+      static_cast<size_t>(std::count_if(specs.begin(), specs.end(), [&](const TensorSpec& spec) {
+        return feeds.contains(spec.name);
+      }));
   std::vector<at::Tensor> inputs(specs.size());
-  if (feeds.size() < specs.size()) {
+  if (fed < specs.size()) {
     TP_CHECK(op.state().feeder != nullptr, "run '" + op.name() + "'",
-             "only {} of {} inputs were fed and the op has no input source. Feed: {}.",
-             feeds.size(), specs.size(), join(input_names(op), ", "));
+             "only {} of {} inputs were fed and the op has no input source. Feed: {}.", fed,
+             specs.size(), join(input_names(op), ", "));
     inputs = op.state().feeder();
     if (inputs.empty()) throw EndOfData("The input source has no more data.");
     TP_CHECK(inputs.size() == specs.size(), "input",
@@ -106,8 +122,8 @@ std::vector<at::Tensor> Session::bind_inputs(const Op& op, const Feeds& feeds) c
              inputs.size(), specs.size(), join(input_names(op), ", "));
   }
   for (size_t i = 0; i < specs.size(); ++i) {
-    auto fed = feeds.find(specs[i].name);
-    if (fed != feeds.end()) inputs[i] = fed->second;
+    auto feed = feeds.find(specs[i].name);
+    if (feed != feeds.end()) inputs[i] = feed->second;
     specs[i].check(inputs[i]);
     if (inputs[i].device() != graph_.options().device) {
       inputs[i] = inputs[i].to(graph_.options().device);

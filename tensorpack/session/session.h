@@ -49,7 +49,10 @@ class Session {
   void check_fetch(const Op& op, const std::string& fetch, const std::string& where) const;
 
  private:
+  void check_feeds(const Op& op, const Feeds& feeds) const;
   std::vector<at::Tensor> bind_inputs(const Op& op, const Feeds& feeds) const;
+  void run_member(const Op& op, const Fetches& fetches, const Feeds& feeds,
+                  std::vector<at::Tensor>& values);
   void run_program(const Op& op, const Fetches& fetches, const Feeds& feeds,
                    std::vector<at::Tensor>& values);
 

@@ -25,8 +25,9 @@ struct RecordedOp {
 RecordedOp record_op(Graph& graph, const Op& op, const std::vector<at::Tensor>& inputs,
                      bool keep_results = false);
 
-/// Compares function and program on a batch made from the recorded one. Throws an Error that names
-/// the first node that differs. Runs from the state `guard` restores.
-void verify(Graph& graph, const Op& op, const RecordedOp& recorded, StateGuard& guard);
+/// Compares function and program on a batch made from `inputs`. Throws an Error that names the
+/// first node that differs. Runs from the state `guard` restores.
+void verify(Graph& graph, const Op& op, const RecordedOp& recorded,
+            const std::vector<at::Tensor>& inputs, const StateGuard& guard);
 
 }  // namespace tensorpack

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/graph/saved_state.h"
+
+#include <ATen/ATen.h>
+
+#include <mutex>
+
+namespace tensorpack {
+
+void SavedState::save(const at::Tensor& tensor) {
+  at::NoGradGuard no_grad;
+  tensors_.emplace_back(tensor.detach(), tensor.detach().clone());
+}
+
+void SavedState::save(const at::Generator& generator) {
+  at::Generator handle = generator;
+  std::lock_guard<std::mutex> lock(handle.mutex());
+  generators_.emplace_back(handle, handle.get_state());
+}
+
+void SavedState::add(const SavedState& other) {
+  tensors_.insert(tensors_.end(), other.tensors_.begin(), other.tensors_.end());
+  generators_.insert(generators_.end(), other.generators_.begin(), other.generators_.end());
+}
+
+void SavedState::restore() const {
+  at::NoGradGuard no_grad;
+  for (const auto& [tensor, contents] : tensors_) at::Tensor(tensor).copy_(contents);
+  for (const auto& [generator, state] : generators_) {
+    at::Generator handle = generator;
+    std::lock_guard<std::mutex> lock(handle.mutex());
+    handle.set_state(state);
+  }
+}
+
+}  // namespace tensorpack

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contents of tensors and generators, to be put back later.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+#include <vector>
+
+namespace tensorpack {
+
+/// Copies of what tensors and generators held when they were saved. Copies of this object share
+/// the contents.
+class SavedState {
+ public:
+  void save(const at::Tensor& tensor);
+  void save(const at::Generator& generator);
+  /// Saves what `other` saved, as of then.
+  void add(const SavedState& other);
+  /// Writes everything back, in place.
+  void restore() const;
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> tensors_;        // (tensor, its contents)
+  std::vector<std::pair<at::Generator, at::Tensor>> generators_;  // (generator, its state)
+};
+
+}  // namespace tensorpack
