@@ -32,7 +32,6 @@ std::string names_of(const std::vector<TensorSpec>& inputs) {
 }  // namespace
 
 void InferenceInput::start() {
-  TP_CHECK(source_ != nullptr, "InferenceRunner", "the input is null. Pass a dataflow.");
   source_->reset_state(0);
   count_ = 0;
 }

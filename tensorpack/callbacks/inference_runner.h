@@ -17,6 +17,7 @@
 #include "tensorpack/callbacks/inferencer.h"
 #include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/input_source.h"
+#include "tensorpack/utils/error.h"
 #include "tensorpack/utils/owned_list.h"
 
 namespace tensorpack {
@@ -105,6 +106,7 @@ requires(!std::same_as<std::remove_cvref_t<T>, InferenceInput>)
     source_ = detail::make_owned<InputSource>(std::forward<T>(input));
     may_repeat_ = true;
   }
+  TP_CHECK(source_ != nullptr, "InferenceRunner", "the input is null. Pass a dataflow.");
 }
 
 }  // namespace tensorpack

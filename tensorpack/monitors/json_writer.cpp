@@ -20,12 +20,16 @@ using nlohmann::json;
 constexpr const char* kFileName = "stats.json";
 constexpr std::string_view kEnd = "\n]";
 
+std::string dump(const json& object) {
+  return object.dump(-1, ' ', false, json::error_handler_t::replace);  // names may not be UTF-8
+}
+
 // One object per line, so that a write which was cut off damages the last line alone.
 std::string to_text(const json& list) {
   std::string text = "[";
   for (const json& object : list) {
     text += text.size() > 1 ? ",\n" : "\n";
-    text += object.dump();
+    text += dump(object);
   }
   return text.append(kEnd);
 }
@@ -82,13 +86,20 @@ void append(const fs::path& path, const json& object) {
     return;
   }
   file.seekp(-static_cast<std::streamoff>(kEnd.size()), std::ios::end);
-  file << ",\n" << object.dump() << kEnd << std::flush;
+  file << ",\n" << dump(object) << kEnd << std::flush;
   TP_CHECK(file.good(), "JSONWriter", "'{}' cannot be written. Is the disk full?", path.string());
 }
 
 fs::path stats_file(const std::optional<fs::path>& dir) {
   const std::optional<fs::path> found = dir ? dir : get_logger_dir();
   return found ? *found / kFileName : fs::path();
+}
+
+fs::path backup_name(const fs::path& path) {
+  const std::string name = fmt::format("{}.{}", path.string(), timestamp());
+  fs::path free = name;
+  for (int i = 1; fs::exists(free); ++i) free = fmt::format("{}-{}", name, i);
+  return free;
 }
 
 }  // namespace
@@ -132,7 +143,7 @@ void JSONWriter::continue_or_move(const LoopState& loop) {
     return;
   }
   if (list && list->empty()) return;
-  const fs::path moved = fmt::format("{}.{}", path_.string(), timestamp());
+  const fs::path moved = backup_name(path_);
   log::warning(
       "[JSONWriter] '{}' ends with epoch {}, but training starts with epoch {}: moved to '{}'. To "
       "continue a training, resume from its checkpoint or set starting_epoch.",

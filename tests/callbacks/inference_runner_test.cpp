@@ -151,6 +151,11 @@ TEST_F(InferenceRunnerTest, WrongTypeIsAnErrorBeforeTheFirstStep) {
   EXPECT_EQ(trainer_.global_step(), 0);
 }
 
+TEST_F(InferenceRunnerTest, NeedsData) {
+  EXPECT_THROW(InferenceRunner(DataFlowPtr(), {ClassificationError()}), Error);
+  EXPECT_THROW(InferenceRunner(InputSourcePtr(), {ClassificationError()}), Error);
+}
+
 TEST_F(InferenceRunnerTest, NeedsAnInferencer) {
   EXPECT_THAT([] { InferenceRunner(five_samples(), {}); },
               ThrowsMessage<Error>(HasSubstr("there is no inferencer")));

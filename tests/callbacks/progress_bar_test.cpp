@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include "tensorpack/callbacks/callback_factory.h"
+#include "tensorpack/callbacks/trigger.h"
 #include "tensorpack/utils/env.h"
 #include "tests/support/capture.h"
 #include "tests/support/fake_trainer.h"
@@ -61,6 +63,16 @@ TEST_F(ProgressBarTest, FetchesOnlyInStepsThatAreDrawn) {
   const auto counts = std::make_shared<std::vector<size_t>>();
   stdout_of([&] { trainer_.train({FetchCounter(counts)}); });
   EXPECT_THAT(*counts, ElementsAre(1, 0, 0, 1));  // the first step, and the last of the epoch
+}
+
+TEST_F(ProgressBarTest, LeavesRunsOfOtherOpsAlone) {
+  const ScopedEnv refresh("TENSORPACK_PROGRESS_REFRESH", "0");
+  const auto run_other_op = [](Callback& self) { self.trainer().hooked_sess().run(Op::nothing()); };
+  stdout_of([&] {
+    trainer_.train({ProgressBar(), PeriodicTrigger(CallbackFactory({.trigger = run_other_op}),
+                                                   {.every_k_steps = 3})});
+  });
+  EXPECT_EQ(trainer_.global_step(), 5);
 }
 
 TEST_F(ProgressBarTest, UnknownNameIsAnErrorBeforeTheFirstStep) {

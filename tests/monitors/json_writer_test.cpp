@@ -118,6 +118,19 @@ TEST_F(JSONWriterTest, AnotherEpochMovesTheFileAway) {
   EXPECT_EQ(files(), 2u);
 }
 
+TEST_F(JSONWriterTest, FilesMovedInOneSecondDoNotReplaceEachOther) {
+  for (int i = 0; i < 4; ++i) train_quietly(1, 1);
+  EXPECT_EQ(files(), 4u);
+}
+
+TEST_F(JSONWriterTest, AnyNameCanBeWritten) {
+  JSONWriter writer({.path = path_});
+  writer.before_train({});
+  writer.process_scalar("\"\xff\n", 1, {});
+  writer.trigger_epoch({});
+  EXPECT_EQ(list().size(), 1u);
+}
+
 TEST_F(JSONWriterTest, AFileThatIsNoListIsMovedAway) {
   write_file_atomically(path_, "not JSON");
   EXPECT_THAT(train_quietly(1, 1), HasSubstr("ends with epoch unknown"));
