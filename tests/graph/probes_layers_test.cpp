@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/types.h>
 
+#include "tensorpack/graph/torch_compat.h"
 #include "tests/graph/probe.h"
 
 namespace tensorpack {
@@ -226,9 +227,9 @@ const std::vector<Probe> kAutograd = {
      [](Tensors in) { return with_gradients(in[0].to(at::kDouble).exp().sum(), in); }},
     {"Autocast", kSquare,
      [](Tensors in) {
-       at::autocast::set_cpu_enabled(true);
+       set_cpu_autocast(true);
        auto y = at::mm(in[0], in[0]).to(at::kFloat);
-       at::autocast::set_cpu_enabled(false);
+       set_cpu_autocast(false);
        at::autocast::clear_cache();
        return with_gradients(y.sum(), in);
      }},
