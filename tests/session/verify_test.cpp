@@ -28,14 +28,15 @@ std::string first_error(std::function<NamedTensors(const at::Tensor&)> function)
 }
 
 TEST(VerifyTest, AValueReadThroughAPointerIsFound) {
-  EXPECT_THAT(first_error([](const at::Tensor& x) -> NamedTensors {
-                VariableScope scope("scale");
-                return {{"y", x.exp() * x.data_ptr<float>()[0]}};
-              }),
-              AllOf(HasSubstr("[verify 'step'] the recorded program and the function disagree on "
-                              "the tensor 'y'"),
-                    HasSubstr("node 1, aten::mul.Scalar in scope 'scale': its argument 'other' was 1. "
-                              "when recorded and is 1.6625")));
+  EXPECT_THAT(
+      first_error([](const at::Tensor& x) -> NamedTensors {
+        VariableScope scope("scale");
+        return {{"y", x.exp() * x.data_ptr<float>()[0]}};
+      }),
+      AllOf(HasSubstr("[verify 'step'] the recorded program and the function disagree on "
+                      "the tensor 'y'"),
+            HasSubstr("node 1, aten::mul.Scalar in scope 'scale': its argument 'other' was 1. "
+                      "when recorded and is 1.6625")));
 }
 
 TEST(VerifyTest, AMemberThatChangesIsFoundWithItsValues) {

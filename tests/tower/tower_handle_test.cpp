@@ -16,8 +16,7 @@ class TowerHandleTest : public testing::Test {
     const Op op = graph_.define({
         .name = name,
         .inputs = {{"x", {-1}}},
-        .body =
-            [&](const std::vector<at::Tensor>& in) -> NamedTensors {
+        .body = [&](const std::vector<at::Tensor>& in) -> NamedTensors {
           TowerContext tower(graph_, {.name = name, .variable_prefix = prefix});
           named("cost", (in[0] * get_variable("W", {})).sum());
           return tower.call().named_tensors();
