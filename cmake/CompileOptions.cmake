@@ -1,20 +1,32 @@
 # What every target of this project is compiled with; nothing here leaks to consumers.
 add_library(tensorpack_build_flags INTERFACE)
 target_compile_features(tensorpack_build_flags INTERFACE cxx_std_20)
-target_compile_options(tensorpack_build_flags INTERFACE -Wall -Wextra -Wpedantic -Werror)
-# g++ 12 warns of overlapping copies inside std::string that cannot happen (GCC bug 105651).
-target_compile_options(tensorpack_build_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+set(warnings -Wall -Wextra -Wpedantic)
+if(TENSORPACK_WERROR)
+  list(APPEND warnings -Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # g++ 12 warns of overlapping copies inside std::string that cannot happen (GCC bug 105651).
+  list(APPEND warnings -Wno-restrict)
+endif()
+target_compile_options(tensorpack_build_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>")
 foreach(sanitizer IN LISTS TENSORPACK_SANITIZE)
-  target_compile_options(tensorpack_build_flags INTERFACE -fsanitize=${sanitizer} -fno-omit-frame-pointer)
+  target_compile_options(tensorpack_build_flags INTERFACE
+    -fsanitize=${sanitizer} -fno-omit-frame-pointer)
   target_link_options(tensorpack_build_flags INTERFACE -fsanitize=${sanitizer})
 endforeach()
 
+# A static library names all it may need; a program should load only what it uses.
+target_link_options(tensorpack_build_flags INTERFACE LINKER:--as-needed)
+
 find_program(TENSORPACK_CCACHE ccache)
-if(TENSORPACK_CCACHE)
+if(TENSORPACK_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # Without the sloppiness ccache refuses files that use a precompiled header.
   set(CMAKE_CXX_COMPILER_LAUNCHER
       ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${TENSORPACK_CCACHE})
 endif()
 find_program(TENSORPACK_LLD ld.lld)
 if(TENSORPACK_LLD)
-  add_link_options(-fuse-ld=lld)
+  target_link_options(tensorpack_build_flags INTERFACE -fuse-ld=lld)
 endif()
+mark_as_advanced(TENSORPACK_CCACHE TENSORPACK_LLD)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Precompiled for every file of the library that uses libtorch. Sources still include what they use.
+// Precompiled for every file of the library that uses libtorch. Sources still include what they
+// use.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>

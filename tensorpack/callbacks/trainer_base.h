@@ -50,6 +50,9 @@ class TrainerBase {
   /// From initialize() on: evaluates together with every callback's before_run() and after_run().
   HookedSession& hooked_sess();
 
+  /// Called by MaintainStepCounter after every hooked run.
+  void set_global_step(int64_t step) { loop_.global_step = step; }
+
   /// What one step runs by default; empty for trainers that override run_step().
   const Op& train_op() const { return train_op_; }
 

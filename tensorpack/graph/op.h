@@ -10,13 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "tensorpack/graph/named_tensors.h"
 #include "tensorpack/graph/tensor_spec.h"
 
 namespace tensorpack {
 
 class Graph;
-
-using NamedTensors = std::map<std::string, at::Tensor>;
 
 /// What an op computes, as plain libtorch code: opens a CallScope or TowerContext of its own, and
 /// returns the tensors that can be fetched.

@@ -134,6 +134,9 @@ class OwnedList {
     other.objects_.clear();
   }
 
+  /// Gives all objects away, in order.
+  std::vector<std::unique_ptr<Base>> release() { return std::exchange(objects_, {}); }
+
   std::size_t size() const { return objects_.size(); }
   bool empty() const { return objects_.empty(); }
 

@@ -9,16 +9,9 @@
 #include <string>
 
 #include "tensorpack/utils/console.h"
+#include "tests/support/capture.h"
 
 namespace tensorpack {
-
-/// Everything `f` writes to the standard output.
-template <typename F>
-std::string stdout_of(F&& f) {
-  testing::internal::CaptureStdout();
-  f();
-  return testing::internal::GetCapturedStdout();
-}
 
 /// A console whose output is kept in memory.
 class FakeConsole {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A progress bar: in place on a terminal, a line now and then everywhere else.
+// A progress bar, drawn in place on a terminal, a line now and then everywhere else.
 //
-//   ProgressBar bar({.total = 100});
-//   for (...) bar.advance();
+//   ProgressMeter meter({.total = 100});
+//   for (...) meter.advance();
 //
 //    42%|########            | 42/100 [00:10<00:13, 4.20it/s, cost=0.3]
 #pragma once
@@ -17,7 +17,7 @@ namespace tensorpack {
 
 class Console;
 
-struct ProgressBarOptions {
+struct ProgressMeterOptions {
   std::int64_t total = 0;  ///< 0 when it is unknown: then only the count and the rate are shown.
   std::string description = {};
   std::string unit = "it";
@@ -30,17 +30,17 @@ struct ProgressBarOptions {
 };
 
 /// Shows how far a loop is. For one thread; others may log meanwhile.
-class ProgressBar {
+class ProgressMeter {
  public:
-  explicit ProgressBar(ProgressBarOptions options = {});
-  ~ProgressBar();
-  ProgressBar(const ProgressBar&) = delete;
-  ProgressBar& operator=(const ProgressBar&) = delete;
+  explicit ProgressMeter(ProgressMeterOptions options = {});
+  ~ProgressMeter();
+  ProgressMeter(const ProgressMeter&) = delete;
+  ProgressMeter& operator=(const ProgressMeter&) = delete;
 
   /// Counts `n` more; a few nanoseconds unless it is time to draw.
   void advance(std::int64_t n = 1) {
     done_ += n;
-    if (now() >= next_drawing_) draw();
+    if (is_due()) draw();
   }
 
   /// Sets the text after the rate, shown from the next drawing on.
@@ -51,12 +51,15 @@ class ProgressBar {
 
   std::int64_t done() const { return done_; }
 
+  /// Whether the next advance() draws: what is worth showing is needed now, and only now.
+  bool is_due() const { return now() >= next_drawing_; }
+
  private:
   static double now();
   void draw();
   std::string render() const;
 
-  ProgressBarOptions options_;
+  ProgressMeterOptions options_;
   Console& console_;
   double refresh_;
   double start_;
@@ -81,7 +84,7 @@ struct ProgressState {
 /// The text of a bar: at most `width` columns, or as many as it takes when there is no width.
 std::string render_progress(const ProgressState& state, std::optional<int> width);
 
-/// The default of ProgressBarOptions::refresh_seconds.
+/// The default of ProgressMeterOptions::refresh_seconds.
 double progress_refresh_seconds(bool is_terminal);
 
 }  // namespace detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensorpack/utils/progress_bar.h"
+#include "tensorpack/utils/progress_meter.h"
 
 #include <fmt/format.h>
 #include <time.h>
@@ -50,34 +50,34 @@ std::string cut(std::string text, int width) {
 
 }  // namespace
 
-ProgressBar::ProgressBar(ProgressBarOptions options)
+ProgressMeter::ProgressMeter(ProgressMeterOptions options)
     : options_(std::move(options)),
       console_(options_.console != nullptr ? *options_.console : Console::standard()),
       refresh_(options_.refresh_seconds ? *options_.refresh_seconds
                                         : detail::progress_refresh_seconds(console_.is_terminal())),
       start_(now()),
       next_drawing_(start_ + refresh_) {
-  TP_CHECK(options_.total >= 0, "ProgressBar",
+  TP_CHECK(options_.total >= 0, "ProgressMeter",
            "the total must not be negative, got {}. Pass 0 when it is unknown.", options_.total);
   if (console_.is_terminal()) draw();
 }
 
-ProgressBar::~ProgressBar() { close(); }
+ProgressMeter::~ProgressMeter() { close(); }
 
-void ProgressBar::close() {
+void ProgressMeter::close() {
   if (std::exchange(closed_, true)) return;
   draw();
   if (console_.is_terminal()) console_.end_live_line();
 }
 
-double ProgressBar::now() {
+double ProgressMeter::now() {
   // A quarter of the price of the exact clock, and exact to some milliseconds.
   timespec time{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-void ProgressBar::draw() {
+void ProgressMeter::draw() {
   next_drawing_ = now() + refresh_;
   if (console_.is_terminal()) {
     console_.set_live_line(render());
@@ -86,7 +86,7 @@ void ProgressBar::draw() {
   }
 }
 
-std::string ProgressBar::render() const {
+std::string ProgressMeter::render() const {
   const detail::ProgressState state{
       .done = done_,
       .total = options_.total,

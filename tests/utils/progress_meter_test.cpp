@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensorpack/utils/progress_bar.h"
+#include "tensorpack/utils/progress_meter.h"
 
 #include <gmock/gmock.h>
 
@@ -66,47 +66,55 @@ TEST(RenderProgressTest, CountsAndCutsWholeCharacters) {
   EXPECT_EQ(render_progress(state, 1), "\u00e9");
 }
 
-TEST(ProgressBarTest, PipeGetsOnlyTheFinalLineBeforeTheRefresh) {
+TEST(ProgressMeterTest, IsDueWhenTheNextAdvanceDraws) {
+  FakeConsole fake(false);
+  ProgressMeter often({.refresh_seconds = 0, .console = &fake.console()});
+  ProgressMeter rarely({.refresh_seconds = 1e6, .console = &fake.console()});
+  EXPECT_TRUE(often.is_due());
+  EXPECT_FALSE(rarely.is_due());
+}
+
+TEST(ProgressMeterTest, PipeGetsOnlyTheFinalLineBeforeTheRefresh) {
   FakeConsole fake(/*is_terminal=*/false);
   {
-    ProgressBar bar({.total = 3, .refresh_seconds = 1e6, .console = &fake.console()});
-    for (int i = 0; i < 3; ++i) bar.advance();
+    ProgressMeter meter({.total = 3, .refresh_seconds = 1e6, .console = &fake.console()});
+    for (int i = 0; i < 3; ++i) meter.advance();
     EXPECT_THAT(fake.text(), IsEmpty());
   }
   EXPECT_THAT(fake.text(), MatchesRegex("100%\\|####################\\| 3/3 \\[.*\\]\n"));
 }
 
-TEST(ProgressBarTest, PipeGetsALinePerRefresh) {
+TEST(ProgressMeterTest, PipeGetsALinePerRefresh) {
   FakeConsole fake(/*is_terminal=*/false);
-  ProgressBar bar({.total = 4, .refresh_seconds = 0, .console = &fake.console()});
-  bar.advance(1);
-  bar.set_postfix("cost=1");
-  bar.advance(2);
-  EXPECT_EQ(bar.done(), 3);
+  ProgressMeter meter({.total = 4, .refresh_seconds = 0, .console = &fake.console()});
+  meter.advance(1);
+  meter.set_postfix("cost=1");
+  meter.advance(2);
+  EXPECT_EQ(meter.done(), 3);
   EXPECT_THAT(fake.text(), MatchesRegex(" 25%[^\n]*s\\]\n 75%[^\n]*, cost=1\\]\n"));
 }
 
-TEST(ProgressBarTest, SecondCloseDoesNothing) {
+TEST(ProgressMeterTest, SecondCloseDoesNothing) {
   FakeConsole fake(/*is_terminal=*/false);
-  ProgressBar bar({.console = &fake.console()});
-  bar.close();
+  ProgressMeter meter({.console = &fake.console()});
+  meter.close();
   const std::string once = fake.text();
-  bar.close();
+  meter.close();
   EXPECT_EQ(fake.text(), once);
 }
 
-TEST(ProgressBarTest, TerminalRedrawsInPlaceAndEndsTheLine) {
+TEST(ProgressMeterTest, TerminalRedrawsInPlaceAndEndsTheLine) {
   FakeConsole fake(/*is_terminal=*/true);
   {
-    ProgressBar bar({.total = 2, .refresh_seconds = 0, .console = &fake.console()});
-    bar.advance();
+    ProgressMeter meter({.total = 2, .refresh_seconds = 0, .console = &fake.console()});
+    meter.advance();
   }
   EXPECT_THAT(fake.text(),
               MatchesRegex("\r\x1b\\[K  0%[^\n]*\r\x1b\\[K 50%[^\n]*\r\x1b\\[K 50%[^\n]*\n"));
 }
 
-TEST(ProgressBarTest, RefusesANegativeTotal) {
-  EXPECT_THAT([] { ProgressBar bar({.total = -1}); },
+TEST(ProgressMeterTest, RefusesANegativeTotal) {
+  EXPECT_THAT([] { ProgressMeter meter({.total = -1}); },
               ThrowsMessage<Error>(HasSubstr("must not be negative, got -1")));
 }
 

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+# One word per chore. PRESET=release|debug|asan|tsan|cuda chooses the build, ARGS goes to the program that runs.
+PRESET ?= release
+SETUP ?= tools/setup
+JOBS ?= $(shell nproc)
+BUILD := build/$(PRESET)
+.DEFAULT_GOAL := help
+.PHONY: help setup build run test bench format lint docs clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Install what the build needs (Debian)
+	@$(SETUP)
+
+# Ninja configures again by itself when a CMake file changes.
+$(BUILD)/build.ninja: CMakePresets.json | setup
+	@cmake --preset $(PRESET)
+
+build: setup $(BUILD)/build.ninja ## Configure and build
+	@cmake --build --preset $(PRESET) -j $(JOBS)
+
+run: build ## Train the example on Fashion-MNIST: make run ARGS="--epochs 1"
+	@$(BUILD)/examples/fashion_mnist $(ARGS)
+
+test: build ## Run the tests: make test LABEL=unit
+	@ctest --preset $(PRESET) $(if $(LABEL),-L '$(LABEL)')
+
+bench: SETUP += --bench
+bench: build ## Run the benchmarks: make bench ARGS="--filter engine/"
+	@$(BUILD)/benchmarks/bench --json build/bench.json $(ARGS)
+
+format: ## Format the sources
+	@tools/format
+
+lint: setup ## Run clang-tidy on the files changed since BASE (default: main)
+	@tools/lint $(BASE)
+
+docs: ## Build the API reference into build/docs
+	@command -v doxygen >/dev/null || { echo "doxygen is missing: apt-get install doxygen"; exit 1; }
+	@mkdir -p build && doxygen docs/Doxyfile && echo "build/docs/html/index.html"
+
+clean: ## Remove every build
+	@rm -rf build

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The groups of benchmarks; each is a file of the same name.
+#pragma once
+
+#include "benchmarks/bench.h"
+
+namespace tensorpack::bench {
+
+void add_utils_benchmarks(Suite& suite);
+
+}  // namespace tensorpack::bench

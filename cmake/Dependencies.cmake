@@ -1,6 +1,0 @@
-find_package(Threads REQUIRED)
-find_package(Torch REQUIRED)
-find_package(fmt REQUIRED)
-find_package(spdlog REQUIRED)
-find_package(nlohmann_json REQUIRED)
-find_package(ZLIB)

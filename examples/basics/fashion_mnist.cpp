@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trains a small convolutional network on Fashion-MNIST, with validation and checkpoints.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "tensorpack/tensorpack.h"
+
+using namespace tensorpack;  // NOLINT: an example
+
+namespace {
+
+struct Flags {
+  int64_t epochs = 8;
+  int64_t batch = 128;
+  double lr = 1e-3;
+  std::string logdir = "train_log/fashion_mnist";
+  std::string data;
+};
+
+ModelDesc fashion_model(double lr) {
+  return {
+      .inputs = {{"image", {-1, 28, 28}}, {"label", {-1}, torch::kLong}},
+      .build_graph =
+          [](Tensor image, Tensor label) {
+            Tensor l = image.unsqueeze(1) * 2 - 1;
+            ArgScope scope(Conv2DOptions{.kernel_size = 3, .activation = torch::relu});
+            l = Conv2D("conv0", l, {.filters = 32});
+            l = MaxPooling("pool0", l, 2);
+            l = Conv2D("conv1", l, {.filters = 64});
+            l = MaxPooling("pool1", l, 2);
+            l = FullyConnected("fc0", l, {.units = 128, .activation = torch::relu});
+            l = Dropout("dropout", l, {.rate = 0.3});
+            Tensor logits = FullyConnected("fc1", l, {.units = 10});
+            Tensor correct = (logits.argmax(1) == label).to(torch::kFloat32);
+            named("accuracy", correct.mean());
+            named("incorrect_vector", 1 - correct);
+            return named("cost", torch::cross_entropy_loss(logits, label));
+          },
+      .optimizer = Adam({.lr = lr}),
+  };
+}
+
+void train(const Flags& flags) {
+  const auto logdir = set_logger_dir(flags.logdir, LogDirAction::kBackup);
+  TrainConfig config{
+      .model = fashion_model(flags.lr),
+      .data = QueueInput(FashionMnist("train", {.dir = flags.data}) | batch(flags.batch)),
+      .callbacks =
+          {
+              ModelSaver({.max_to_keep = 3}),
+              InferenceRunner(
+                  FashionMnist("test", {.dir = flags.data}) | batch(256, {.remainder = true}),
+                  {ScalarStats({"accuracy", "cost"}), ClassificationError()}),
+          },
+      .max_epoch = flags.epochs,
+  };
+  launch_train_with_config(std::move(config), SimpleTrainer());
+  fmt::print(
+      "The log directory {} holds the last checkpoints (model-*.safetensors), every epoch's "
+      "numbers "
+      "(stats.json) and the log (log.log).\n",
+      logdir.string());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("Trains a small convolutional network on Fashion-MNIST.");
+  app.option_defaults()->always_capture_default();
+  app.add_option("--epochs", flags.epochs, "Epochs to train")->check(CLI::PositiveNumber);
+  app.add_option("--batch", flags.batch, "Images per step")->check(CLI::PositiveNumber);
+  app.add_option("--lr", flags.lr, "Learning rate")->check(CLI::NonNegativeNumber);
+  app.add_option("--logdir", flags.logdir, "Where checkpoints, numbers and the log go");
+  app.add_option("--data", flags.data,
+                 "Directory of the data set; by default that of Debian's dataset-fashion-mnist");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return run_main([&] { train(flags); });
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// All callbacks of a training.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensorpack/callbacks/callback.h"
+#include "tensorpack/utils/owned_list.h"
+
+namespace tensorpack {
+
+/// Runs each method over all callbacks, in the order of the list. Exceptions pass through at once
+/// unless a method says otherwise.
+class Callbacks {
+ public:
+  explicit Callbacks(OwnedList<Callback> callbacks = {}) : callbacks_(std::move(callbacks)) {}
+
+  OwnedList<Callback>& all() { return callbacks_; }
+  /// The callbacks as a HookedSession takes them. Valid until a callback is added.
+  std::vector<Hook*> hooks();
+
+  /// Attaches every callback to `trainer` before the first is set up.
+  void setup_graph(TrainerBase& trainer);
+  void before_train();
+  void before_epoch();
+  void trigger_step();
+  void after_epoch();
+
+  /// Logs which callbacks were slow. A StopTraining is rethrown only after the others have run:
+  /// whoever stops the training does not keep the epoch from being saved and written.
+  void trigger_epoch();
+
+  /// Runs every callback even when some throw, logs each error, and returns the first.
+  std::exception_ptr after_train() noexcept;
+
+ private:
+  OwnedList<Callback> callbacks_;
+};
+
+namespace detail {
+
+/// The line about slow callbacks, given (name, seconds) of each; empty when they took less than
+/// two seconds together.
+std::string describe_callback_times(const std::vector<std::pair<std::string, double>>& times);
+
+}  // namespace detail
+
+}  // namespace tensorpack

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/callbacks/inference_runner.h"
+
+#include <algorithm>
+
+#include "tensorpack/callbacks/fetch_spec.h"
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/progress_meter.h"
+#include "tensorpack/utils/string.h"
+
+namespace tensorpack {
+namespace {
+
+// Two runners with the default name are a common and harmless thing.
+std::string free_name(const Graph& graph, const std::string& wanted) {
+  const auto is_taken = [&](const std::string& name) {
+    return std::any_of(graph.ops().begin(), graph.ops().end(),
+                       [&](const Op& op) { return op.name() == name; });
+  };
+  std::string name = wanted;
+  for (int i = 1; is_taken(name); ++i) name = wanted + std::to_string(i);
+  return name;
+}
+
+std::string names_of(const std::vector<TensorSpec>& inputs) {
+  std::vector<std::string> names;
+  for (const TensorSpec& input : inputs) names.push_back(input.name);
+  return join(names);
+}
+
+}  // namespace
+
+void InferenceInput::start() {
+  source_->reset_state(0);
+  count_ = 0;
+}
+
+std::optional<DataPoint> InferenceInput::next() {
+  if (may_repeat_ && source_->size() == count_) return std::nullopt;
+  ++count_;
+  return source_->next();
+}
+
+InferenceRunner::InferenceRunner(InferenceInput input, OwnedList<Inferencer> inferencers,
+                                 InferenceRunnerOptions options)
+    : input_(std::move(input)), inferencers_(std::move(inferencers)), options_(std::move(options)) {
+  TP_CHECK(!inferencers_.empty(), "InferenceRunner",
+           "there is no inferencer. Pass at least one, such as ScalarStats({{\"cost\"}}).");
+}
+
+void InferenceRunner::setup_graph() {
+  tower_ = trainer().build_prediction_tower({
+      .name = free_name(graph(), options_.tower_name),
+      .tower_func = options_.tower_func,
+      .inputs = options_.inputs,
+  });
+  check_fetches();
+}
+
+void InferenceRunner::check_fetches() {
+  fetches_.clear();
+  indices_.clear();
+  for (const Inferencer& inferencer : inferencers_) {
+    std::vector<TensorSpec> specs;
+    std::vector<size_t>& indices = indices_.emplace_back();
+    for (const std::string& name : inferencer.fetches()) {
+      specs.push_back(fetch_spec(graph(), tower_->op(), name, inferencer.name()));
+      const auto found = std::find(fetches_.begin(), fetches_.end(), name);
+      indices.push_back(static_cast<size_t>(found - fetches_.begin()));
+      if (found == fetches_.end()) fetches_.push_back(name);
+    }
+    inferencer.check(specs);
+  }
+}
+
+void InferenceRunner::before_train() {
+  input_.start();
+  if (const std::optional<DataPoint> first = input_.next()) {
+    const Feeds fed = feeds(*first);
+    for (const TensorSpec& spec : tower_->op().inputs()) spec.check(fed.at(spec.name));
+  }
+  input_.stop();
+}
+
+void InferenceRunner::trigger() {
+  for (Inferencer& inferencer : inferencers_) inferencer.before_inference();
+  input_.start();
+  ProgressMeter meter({.total = input_.size().value_or(0), .description = tower_->name()});
+  while (const std::optional<DataPoint> datapoint = input_.next()) {
+    run(*datapoint);
+    meter.advance();
+  }
+  meter.close();
+  input_.stop();
+  if (meter.done() == 0)
+    log::warning("[InferenceRunner] the data of '{}' is empty.", tower_->name());
+  for (Inferencer& inferencer : inferencers_) {
+    for (const auto& [name, value] : inferencer.after_inference()) {
+      trainer().monitors().put_scalar(name, value);
+    }
+  }
+}
+
+void InferenceRunner::run(const DataPoint& datapoint) {
+  const std::vector<at::Tensor> values =
+      trainer().sess().run(tower_->op(), fetches_, feeds(datapoint));
+  for (size_t i = 0; i < inferencers_.size(); ++i) {
+    std::vector<at::Tensor> own;
+    for (size_t index : indices_[i]) own.push_back(values[index]);
+    inferencers_[i].on_fetches(own);
+  }
+}
+
+Feeds InferenceRunner::feeds(const DataPoint& datapoint) const {
+  const std::vector<TensorSpec>& inputs = tower_->op().inputs();
+  TP_CHECK(datapoint.size() == inputs.size(), "InferenceRunner",
+           "a datapoint has {} components, '{}' has {} inputs ({}). Make the dataflow yield one "
+           "tensor per input.",
+           datapoint.size(), tower_->name(), inputs.size(), names_of(inputs));
+  Feeds feeds;
+  for (size_t i = 0; i < inputs.size(); ++i) feeds.emplace(inputs[i].name, datapoint[i]);
+  return feeds;
+}
+
+}  // namespace tensorpack

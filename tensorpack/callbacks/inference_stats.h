@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Statistics over a validation pass. None of them reports anything for a pass without data.
+#pragma once
+
+#include "tensorpack/callbacks/inferencer.h"
+#include "tensorpack/utils/stats.h"
+
+namespace tensorpack {
+
+/// The mean of scalars over datapoints, every datapoint (a batch, usually) counting the same.
+/// Reported as `<prefix>_<name>`, or `<name>` when the prefix is empty.
+class ScalarStats final : public Inferencer {
+ public:
+  explicit ScalarStats(std::vector<std::string> names, std::string prefix = "validation");
+
+  std::vector<std::string> fetches() const override { return names_; }
+  void check(const std::vector<TensorSpec>& specs) const override;
+  void before_inference() override;
+  void on_fetches(const std::vector<at::Tensor>& values) override;
+  std::map<std::string, double> after_inference() override;
+
+ private:
+  std::vector<std::string> names_;
+  std::string prefix_;
+  std::vector<StatCounter> stats_;
+};
+
+/// The share of ones in a 1-D tensor of zeros and ones over all datapoints; exact however the data
+/// is cut into batches.
+class ClassificationError final : public Inferencer {
+ public:
+  explicit ClassificationError(std::string wrong_tensor_name = "incorrect_vector",
+                               std::string summary_name = "validation_error");
+
+  std::vector<std::string> fetches() const override { return {wrong_tensor_name_}; }
+  void check(const std::vector<TensorSpec>& specs) const override;
+  void before_inference() override;
+  void on_fetches(const std::vector<at::Tensor>& values) override;
+  std::map<std::string, double> after_inference() override;
+
+ private:
+  std::string wrong_tensor_name_;
+  std::string summary_name_;
+  double wrong_ = 0;
+  int64_t total_ = 0;
+};
+
+/// `<prefix>_precision` and `<prefix>_recall` of predictions and labels that are zeros and ones. A
+/// ratio of nothing is 0.
+class BinaryClassificationStats final : public Inferencer {
+ public:
+  BinaryClassificationStats(std::string pred_tensor_name, std::string label_tensor_name,
+                            std::string prefix = "val");
+
+  std::vector<std::string> fetches() const override { return {pred_name_, label_name_}; }
+  void check(const std::vector<TensorSpec>& specs) const override;
+  void before_inference() override;
+  void on_fetches(const std::vector<at::Tensor>& values) override;
+  std::map<std::string, double> after_inference() override;
+
+ private:
+  std::string pred_name_;
+  std::string label_name_;
+  std::string prefix_;
+  BinaryStatistics stats_;
+  bool has_data_ = false;
+};
+
+}  // namespace tensorpack

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is computed from a pass over validation data.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tensorpack/graph/tensor_spec.h"
+
+namespace tensorpack {
+
+/// Belongs to an InferenceRunner, which calls, on the training thread:
+///
+///   check()                  // once, before training
+///   for each pass:
+///     before_inference()
+///     for each datapoint:
+///       on_fetches()
+///     after_inference()
+class Inferencer {
+ public:
+  virtual ~Inferencer() = default;
+
+  /// The tensors, inputs or variables of the tower to be given to on_fetches(). Always the same.
+  virtual std::vector<std::string> fetches() const = 0;
+
+  /// Throws an Error when a fetch is not what this class can use. Fetches are known to exist, and
+  /// `specs` says what each looked like for the trial input.
+  virtual void check(const std::vector<TensorSpec>& /*specs*/) const {}
+
+  virtual void before_inference() {}
+
+  /// The values of the fetches, in their order, for one datapoint.
+  virtual void on_fetches(const std::vector<at::Tensor>& values) = 0;
+
+  /// What the pass came to; each entry goes to the monitors.
+  virtual std::map<std::string, double> after_inference() { return {}; }
+
+  /// The class's name, for messages.
+  virtual std::string name() const;
+};
+
+}  // namespace tensorpack

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "tensorpack/callbacks/callback.h"
+#include "tensorpack/checkpoint/checkpoint_directory.h"
+
+namespace tensorpack {
+
+struct ModelSaverOptions {
+  /// How many of the last checkpoints are kept; 0 keeps all.
+  int64_t max_to_keep = 10;
+  /// Besides, about one checkpoint in so many hours is never deleted; 0 does not keep any.
+  double keep_checkpoint_every_n_hours = 0.5;
+  /// By default the log directory.
+  std::filesystem::path checkpoint_dir = {};
+};
+
+/// Saves all variables, except local ones, to `model-<global_step>.safetensors` when triggered.
+///
+/// Throws Error before the first step when there is no directory or it cannot be written. Later a
+/// checkpoint that cannot be written is an error in the log, and training goes on; there is never
+/// half a checkpoint.
+class ModelSaver final : public Callback {
+ public:
+  explicit ModelSaver(ModelSaverOptions options = {}) : options_(std::move(options)) {}
+
+  void setup_graph() override;
+  void before_train() override;
+  void trigger() override;
+
+ private:
+  ModelSaverOptions options_;
+  std::filesystem::path dir_;
+  std::optional<CheckpointDirectory> checkpoints_;
+};
+
+}  // namespace tensorpack

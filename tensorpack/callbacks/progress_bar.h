@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensorpack/callbacks/callback.h"
+#include "tensorpack/utils/progress_meter.h"
+
+namespace tensorpack {
+
+/// Shows how far an epoch is, and some scalars of its steps.
+///
+///    42%|########            | 42/100 [00:10<00:13, 4.20it/s, cost=0.3]
+///
+/// `names` are tensors, inputs or variables of the train op, shown without their scopes; "cost", if
+/// the op has it, when there are none. They come from the first hooked run of the train op in a
+/// step (of any op, if the trainer has no train op), and only from steps that are drawn. Throws
+/// Error before training when one is unknown or not a scalar.
+class ProgressBar final : public Callback {
+ public:
+  explicit ProgressBar(std::vector<std::string> names = {});
+
+  void before_train() override;
+  void before_epoch() override;
+  RunArgs before_run(RunContext& context) override;
+  void after_run(RunContext& context, const std::vector<at::Tensor>& values) override;
+  void trigger_step() override;
+  void after_epoch() override { meter_.reset(); }
+  void after_train() override { meter_.reset(); }
+
+ private:
+  std::vector<std::string> names_;
+  std::vector<std::string> shown_;
+  std::unique_ptr<ProgressMeter> meter_;  // during an epoch
+  bool is_first_run_ = true;              // of this step
+};
+
+}  // namespace tensorpack

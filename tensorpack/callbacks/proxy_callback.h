@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tensorpack/callbacks/callback.h"
+#include "tensorpack/utils/owned_list.h"
+
+namespace tensorpack {
+
+/// Hands every call on to another callback; the base of those that change when it is called.
+class ProxyCallback : public Callback {
+ public:
+  explicit ProxyCallback(Owned<Callback> callback);
+
+  void setup_graph() override;
+  void before_train() override { callback_->before_train(); }
+  void before_epoch() override { callback_->before_epoch(); }
+  RunArgs before_run(RunContext& context) override { return callback_->before_run(context); }
+  void after_run(RunContext& context, const std::vector<at::Tensor>& values) override {
+    callback_->after_run(context, values);
+  }
+  void trigger_step() override { callback_->trigger_step(); }
+  void after_epoch() override { callback_->after_epoch(); }
+  void trigger_epoch() override { callback_->trigger_epoch(); }
+  void trigger() override { callback_->trigger(); }
+  void after_train() override { callback_->after_train(); }
+
+  /// "PeriodicTrigger(ModelSaver)".
+  std::string name() const override;
+
+ private:
+  Owned<Callback> callback_;
+};
+
+}  // namespace tensorpack

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tensorpack/callbacks/callback.h"
+
+namespace tensorpack {
+
+/// Tells the trainer's monitors what happens. The last callback of every trainer, so that monitors
+/// see all that others reported.
+class RunMonitors final : public Callback {
+ public:
+  RunMonitors() { set_chief_only(false); }
+
+  void before_train() override { tell(&MonitorBase::before_train); }
+  void trigger_step() override { tell(&MonitorBase::trigger_step); }
+  void trigger_epoch() override { tell(&MonitorBase::trigger_epoch); }
+  void after_train() override { tell(&MonitorBase::after_train); }
+
+ private:
+  void tell(void (MonitorBase::*event)(const LoopState&)) const {
+    for (MonitorBase& monitor : trainer().monitors().all()) (monitor.*event)(trainer().loop());
+  }
+};
+
+}  // namespace tensorpack

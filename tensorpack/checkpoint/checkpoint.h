@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training run saves, and the file that holds it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "tensorpack/checkpoint/safetensors.h"
+
+namespace tensorpack {
+
+/// The state of a training run.
+struct Checkpoint {
+  /// By full name.
+  NamedTensors variables = {};
+  int64_t global_step = 0;
+  int64_t epoch_num = 0;
+  /// Whatever else is needed to go on, by a name of its owner's choice.
+  std::map<std::string, std::string> extra = {};
+};
+
+/// Writes a checkpoint to the file `path`, all or nothing.
+void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint);
+
+/// Reads a checkpoint from a file, whose extension may be left out, or the latest one of a
+/// directory or of the file `checkpoint` in it. Throws Error if there is none, or it is not a
+/// checkpoint.
+Checkpoint load_checkpoint(const std::filesystem::path& path);
+
+}  // namespace tensorpack

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/checkpoint/checkpoint_directory.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/fs.h"
+#include "tensorpack/utils/logger.h"
+
+namespace tensorpack {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+using std::chrono::system_clock;
+
+constexpr std::string_view kPrefix = "model-";
+
+std::string name_of(int64_t step) {
+  return fmt::format("{}{}{}", kPrefix, step, kCheckpointExtension);
+}
+
+// The step in `model-<step>.safetensors`; nothing for any other name.
+std::optional<int64_t> step_of(const std::string& name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  int64_t step = 0;
+  std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
+  if (name != name_of(step)) return std::nullopt;
+  return step;
+}
+
+int64_t to_json(system_clock::time_point time) {
+  return std::chrono::duration_cast<milliseconds>(time.time_since_epoch()).count();
+}
+
+system_clock::time_point from_json(int64_t count) {
+  return system_clock::time_point(milliseconds(count));
+}
+
+system_clock::duration hours(double count) {
+  return std::chrono::duration_cast<system_clock::duration>(
+      std::chrono::duration<double, std::ratio<3600>>(count));
+}
+
+system_clock::time_point modified_at(const fs::path& path) {
+  return std::chrono::time_point_cast<system_clock::duration>(
+      std::chrono::file_clock::to_sys(fs::last_write_time(path)));
+}
+
+}  // namespace
+
+CheckpointDirectory::CheckpointDirectory(fs::path dir, CheckpointDirectoryOptions options)
+    : dir_(std::move(dir)), options_(std::move(options)) {
+  TP_CHECK(options_.max_to_keep >= 0 && options_.keep_checkpoint_every_n_hours >= 0,
+           "CheckpointDirectory",
+           "max_to_keep = {} and keep_checkpoint_every_n_hours = {} must not "
+           "be negative.",
+           options_.max_to_keep, options_.keep_checkpoint_every_n_hours);
+  keep_time_ = options_.now() + hours(options_.keep_checkpoint_every_n_hours);
+  if (!fs::exists(dir_)) return;
+  read_index();
+  find_unlisted();
+  std::stable_sort(entries_.begin(), entries_.end(),
+                   [](const Entry& a, const Entry& b) { return a.saved_at < b.saved_at; });
+  if (!latest_ && !entries_.empty()) latest_ = entries_.back().step;
+}
+
+std::optional<fs::path> CheckpointDirectory::latest() const {
+  if (!latest_) return std::nullopt;
+  return path_of(*latest_);
+}
+
+std::vector<fs::path> CheckpointDirectory::all() const {
+  std::vector<int64_t> steps;
+  for (const Entry& entry : entries_) steps.push_back(entry.step);
+  std::sort(steps.begin(), steps.end());
+  std::vector<fs::path> paths;
+  for (const int64_t step : steps) paths.push_back(path_of(step));
+  return paths;
+}
+
+fs::path CheckpointDirectory::save(const Checkpoint& checkpoint) {
+  const int64_t step = checkpoint.global_step;
+  TP_CHECK(step >= 0, "CheckpointDirectory", "global_step is {}, it must not be negative.", step);
+  fs::create_directories(dir_);
+  save_checkpoint(path_of(step), checkpoint);
+
+  std::erase_if(entries_, [step](const Entry& entry) { return entry.step == step; });
+  entries_.push_back({.step = step, .saved_at = options_.now()});
+  latest_ = step;
+  const std::vector<Entry> dropped = drop_old();
+  // The index first: it must never name a file that is gone.
+  write_index();
+  for (const Entry& entry : dropped) {
+    std::error_code failure;
+    fs::remove(path_of(entry.step), failure);
+    if (failure) {
+      log::warning("[CheckpointDirectory] cannot delete the old checkpoint '{}': {}.",
+                   path_of(entry.step).string(), failure.message());
+    }
+  }
+  return path_of(step);
+}
+
+fs::path CheckpointDirectory::path_of(int64_t step) const { return dir_ / name_of(step); }
+
+void CheckpointDirectory::read_index() {
+  const fs::path path = dir_ / kCheckpointIndex;
+  if (!fs::exists(path)) return;
+  try {
+    const auto index = nlohmann::json::parse(read_file(path));
+    const auto saved_at = index.value("saved_at", nlohmann::json::object());
+    const auto forever = index.value("forever", std::vector<std::string>());
+    for (const auto& name : index.at("all").get<std::vector<std::string>>()) {
+      const auto step = step_of(name);
+      if (!step || !fs::exists(dir_ / name)) continue;  // removed by hand
+      entries_.push_back({
+          .step = *step,
+          .saved_at =
+              saved_at.contains(name) ? from_json(saved_at.at(name)) : modified_at(dir_ / name),
+          .forever = std::find(forever.begin(), forever.end(), name) != forever.end(),
+      });
+    }
+    const auto latest = step_of(index.at("latest").get<std::string>());
+    if (latest && fs::exists(path_of(*latest))) latest_ = latest;
+    if (index.contains("keep_time")) keep_time_ = from_json(index.at("keep_time"));
+  } catch (const nlohmann::json::exception& e) {
+    throw make_error("CheckpointDirectory",
+                     "'{}' is not an index of checkpoints: {}. Delete it, then the checkpoints are "
+                     "found by their names.",
+                     path.string(), e.what());
+  }
+}
+
+// Checkpoints written just before a crash, or whose index was deleted.
+void CheckpointDirectory::find_unlisted() {
+  for (const auto& file : fs::directory_iterator(dir_)) {
+    const auto step = step_of(file.path().filename());
+    if (!step || std::any_of(entries_.begin(), entries_.end(),
+                             [&](const Entry& entry) { return entry.step == *step; })) {
+      continue;
+    }
+    entries_.push_back({.step = *step, .saved_at = modified_at(file.path())});
+  }
+}
+
+void CheckpointDirectory::write_index() const {
+  nlohmann::ordered_json index = {{"latest", name_of(*latest_)},
+                                  {"all", nlohmann::json::array()},
+                                  {"forever", nlohmann::json::array()},
+                                  {"saved_at", nlohmann::ordered_json::object()},
+                                  {"keep_time", to_json(keep_time_)}};
+  for (const Entry& entry : entries_) {
+    const std::string name = name_of(entry.step);
+    index["all"].push_back(name);
+    if (entry.forever) index["forever"].push_back(name);
+    index["saved_at"][name] = to_json(entry.saved_at);
+  }
+  write_file_atomically(dir_ / kCheckpointIndex, index.dump(2) + "\n");
+}
+
+// Takes the entries that may go out of the list and returns them.
+std::vector<CheckpointDirectory::Entry> CheckpointDirectory::drop_old() {
+  if (options_.max_to_keep == 0) return {};
+  auto excess = std::count_if(entries_.begin(), entries_.end(),
+                              [](const Entry& entry) { return !entry.forever; }) -
+                options_.max_to_keep;
+  std::vector<Entry> kept;
+  std::vector<Entry> dropped;
+  for (Entry entry : entries_) {
+    const bool must_go = !entry.forever && excess-- > 0;
+    if (must_go) entry.forever = keep_forever(entry.saved_at);
+    (must_go && !entry.forever ? dropped : kept).push_back(entry);
+  }
+  entries_ = std::move(kept);
+  return dropped;
+}
+
+bool CheckpointDirectory::keep_forever(Time saved_at) {
+  const auto period = hours(options_.keep_checkpoint_every_n_hours);
+  if (period.count() <= 0 || saved_at <= keep_time_) return false;
+  // By whole periods beyond it: after a long pause, not every checkpoint that follows stays.
+  while (keep_time_ < saved_at) keep_time_ += period;
+  return true;
+}
+
+}  // namespace tensorpack

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// A DataFlow yields datapoints, pass after pass; stages joined with `|` transform it.
+//
+//   DataFlowPtr train = FashionMnist("train") | shuffle(10'000) | map(jitter) | batch(128);
+//   for (DataPoint& p : datapoints(*train)) { use(p[0], p[1]); }
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace tensorpack {
+
+/// One element of a dataflow: a tensor per component, for example {image, label}.
+using DataPoint = std::vector<at::Tensor>;
+
+/// A source of datapoints. One instance has one consumer, and is used by one thread at a time.
+///
+/// A flow that was just constructed stands at the beginning of pass 0.
+class DataFlow {
+ public:
+  virtual ~DataFlow() = default;
+
+  /// Positions the flow at the beginning of pass number `pass`, 0-based; legal at any time.
+  ///
+  /// What a pass yields depends on the flow's seed and `pass` alone, so that any pass can be
+  /// reproduced. A flow without passes (endless, or the same each time) may ignore the number.
+  virtual void start(int64_t /*pass*/) {}
+
+  /// The next datapoint, or nullopt at the end of the pass and from then on until start().
+  virtual std::optional<DataPoint> next() = 0;
+
+  /// The exact number of datapoints in a pass; nullopt when it is endless or not known.
+  virtual std::optional<int64_t> size() const { return std::nullopt; }
+};
+
+using DataFlowPtr = std::unique_ptr<DataFlow>;
+
+/// What the library's stages return. Any callable from DataFlowPtr to DataFlowPtr is a stage.
+using Stage = std::function<DataFlowPtr(DataFlowPtr)>;
+
+template <typename S>
+concept DataFlowStage = std::is_invocable_r_v<DataFlowPtr, S, DataFlowPtr>;
+
+/// Puts `stage` behind `flow`.
+template <DataFlowStage S>
+DataFlowPtr operator|(DataFlowPtr flow, S&& stage) {
+  return std::invoke(std::forward<S>(stage), std::move(flow));
+}
+
+/// Puts `stage` behind a flow held by value, which is moved in.
+template <std::derived_from<DataFlow> Flow, DataFlowStage S>
+DataFlowPtr operator|(Flow flow, S&& stage) {
+  return std::make_unique<Flow>(std::move(flow)) | std::forward<S>(stage);
+}
+
+}  // namespace tensorpack

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stacking datapoints into a batch, one at a time.
+#pragma once
+
+#include <vector>
+
+#include "tensorpack/dataflow/dataflow.h"
+
+namespace tensorpack::detail {
+
+/// Copies datapoints into the rows of tensors allocated once per batch.
+class Collator {
+ public:
+  explicit Collator(int64_t capacity) : capacity_(capacity) {}
+
+  /// Appends `point` as the next row; the first one of a batch decides shapes and types.
+  void add(const DataPoint& point);
+
+  int64_t rows() const { return rows_; }
+
+  /// The batch collected so far; the collator is empty afterwards.
+  DataPoint take();
+
+ private:
+  // One component of the batch. `data` is set where rows can be copied as plain bytes.
+  struct Column {
+    at::Tensor batch;
+    at::Tensor first;
+    std::byte* data = nullptr;
+    size_t row_bytes = 0;
+  };
+
+  void open(const DataPoint& first);
+  void check(const Column& column, const at::Tensor& row, size_t component) const;
+
+  int64_t capacity_;
+  int64_t rows_ = 0;
+  std::vector<Column> columns_;
+};
+
+}  // namespace tensorpack::detail

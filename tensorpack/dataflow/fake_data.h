@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Generator.h>
+
+#include <initializer_list>
+
+#include "tensorpack/dataflow/dataflow.h"
+
+namespace tensorpack {
+
+/// One component of FakeData, drawn uniformly from low <= x < high.
+struct FakeComponent {
+  std::vector<int64_t> shape = {};
+  at::ScalarType dtype = at::kFloat;
+  double low = 0;
+  double high = 1;
+};
+
+struct FakeDataOptions {
+  /// Datapoints per pass.
+  int64_t size = 1000;
+  /// Whether every datapoint is drawn anew; otherwise one is drawn and yielded again and again.
+  bool random = true;
+  std::optional<uint64_t> seed = {};
+};
+
+/// Yields random tensors, to measure or test whatever comes behind it.
+///
+///   FakeData({{.shape = {28, 28}}, {.dtype = torch::kLong, .high = 10}}, {.size = 640})
+class FakeData final : public DataFlow {
+ public:
+  explicit FakeData(std::vector<FakeComponent> components, FakeDataOptions options = {});
+  explicit FakeData(std::initializer_list<FakeComponent> components, FakeDataOptions options = {})
+      : FakeData(std::vector(components), options) {}
+
+  void start(int64_t pass) override;
+  std::optional<DataPoint> next() override;
+  std::optional<int64_t> size() const override { return options_.size; }
+
+ private:
+  DataPoint draw();
+
+  std::vector<FakeComponent> components_;
+  FakeDataOptions options_;
+  uint64_t seed_;
+  at::Generator generator_;
+  DataPoint constant_;
+  int64_t position_ = 0;
+};
+
+}  // namespace tensorpack

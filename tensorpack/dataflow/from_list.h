@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tensorpack/dataflow/dataflow.h"
+
+namespace tensorpack {
+
+/// Yields the datapoints of a list, in its order.
+///
+/// The tensors are shared with the list: what comes behind must not change them in place.
+class FromList final : public DataFlow {
+ public:
+  explicit FromList(std::vector<DataPoint> points) : points_(std::move(points)) {}
+
+  void start(int64_t /*pass*/) override { position_ = 0; }
+
+  std::optional<DataPoint> next() override {
+    if (position_ == points_.size()) return std::nullopt;
+    return points_[position_++];
+  }
+
+  std::optional<int64_t> size() const override { return std::ssize(points_); }
+
+ private:
+  std::vector<DataPoint> points_;
+  size_t position_ = 0;
+};
+
+}  // namespace tensorpack

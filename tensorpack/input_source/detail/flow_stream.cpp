@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/input_source/detail/flow_stream.h"
+
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack::detail {
+
+FlowStream::FlowStream(DataFlowPtr flow, const char* where, bool infinite)
+    : flow_(std::move(flow)), where_(where), infinite_(infinite) {
+  TP_CHECK(flow_, where_, "the dataflow is null. Pass a flow.");
+}
+
+void FlowStream::seek(int64_t position) {
+  TP_CHECK(position >= 0, where_, "the position must not be negative, got {}.", position);
+  const int64_t size = flow_->size().value_or(0);
+  peeked_.reset();
+  if (size > 0) {
+    start_pass(position / size);
+    for (int64_t i = 0; i < position % size; ++i) next_of_any_pass();
+    return;
+  }
+  start_pass(0);
+  for (int64_t i = 0; i < position; ++i) next_of_any_pass();
+  // Whether the position is the end of one pass or the beginning of another, only the flow can say.
+  if (position > 0) peeked_ = next_of_any_pass();
+}
+
+std::optional<DataPoint> FlowStream::next() {
+  if (peeked_) return std::exchange(peeked_, std::nullopt);
+  return infinite_ ? next_of_any_pass() : flow_->next();
+}
+
+void FlowStream::start_pass(int64_t pass) {
+  pass_ = pass;
+  flow_->start(pass);
+}
+
+std::optional<DataPoint> FlowStream::next_of_any_pass() {
+  auto point = flow_->next();
+  if (point) return point;
+  start_pass(pass_ + 1);
+  point = flow_->next();
+  TP_CHECK(
+      point, where_,
+      "pass {} of the dataflow has no datapoints, so going on would never yield one. Check what "
+      "the flow reads, what map() drops, and whether a batch is larger than a pass.",
+      pass_);
+  return point;
+}
+
+}  // namespace tensorpack::detail

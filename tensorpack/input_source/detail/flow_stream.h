@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tensorpack/dataflow/dataflow.h"
+
+namespace tensorpack::detail {
+
+/// A dataflow seen as the stream of its passes, one after the other.
+class FlowStream {
+ public:
+  /// `where` names the source in errors. If the stream is not `infinite`, it ends with the pass it
+  /// was positioned in.
+  FlowStream(DataFlowPtr flow, const char* where, bool infinite);
+
+  /// Goes to datapoint number `position` of the stream.
+  ///
+  /// Where the flow knows its size, whole passes are skipped without reading them.
+  void seek(int64_t position);
+
+  /// The next datapoint. Throws Error rather than searching forever in passes without datapoints.
+  std::optional<DataPoint> next();
+
+  std::optional<int64_t> size() const { return flow_->size(); }
+
+ private:
+  void start_pass(int64_t pass);
+  std::optional<DataPoint> next_of_any_pass();
+
+  DataFlowPtr flow_;
+  const char* where_;
+  bool infinite_;
+  int64_t pass_ = 0;
+  std::optional<DataPoint> peeked_;
+};
+
+}  // namespace tensorpack::detail

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a training or inference loop takes its batches from.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "tensorpack/dataflow/dataflow.h"
+
+namespace tensorpack {
+
+/// Delivers batches, one tensor per input, to one consumer thread.
+///
+/// A source that was just constructed stands at position 0.
+class InputSource {
+ public:
+  virtual ~InputSource() = default;
+
+  /// Starts again from datapoint number `position` of the endless stream of passes.
+  virtual void reset_state(int64_t position = 0) = 0;
+
+  /// The next batch; nullopt at the end of the data and after stop(), until reset_state().
+  ///
+  /// A failure to produce the data is thrown here, on the consumer's thread.
+  virtual std::optional<DataPoint> next() = 0;
+
+  /// Batches per pass over the data; nullopt when it is endless or not known.
+  virtual std::optional<int64_t> size() const { return std::nullopt; }
+
+  /// Ends whatever works ahead. Called after the loop, and by the destructor.
+  virtual void stop() {}
+};
+
+using InputSourcePtr = std::unique_ptr<InputSource>;
+
+}  // namespace tensorpack

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <tuple>
+
+#include "tensorpack/models/arg_scope.h"
+#include "tensorpack/models/layer.h"
+
+namespace tensorpack {
+
+struct FullyConnectedOptions {
+  std::optional<int64_t> units = {};            ///< required
+  std::optional<Activation> activation = {};    ///< none
+  std::optional<bool> use_bias = {};            ///< true
+  std::optional<Initializer> kernel_init = {};  ///< init::he_normal()
+  std::optional<Initializer> bias_init = {};    ///< zeros
+
+  auto fields() { return std::tie(units, activation, use_bias, kernel_init, bias_init); }
+};
+
+/// input x W^T + b on the input flattened to [N, features]. Variables `W` [units, features] and
+/// `b`.
+at::Tensor FullyConnected(const std::string& name, const at::Tensor& input,
+                          FullyConnectedOptions options);
+
+}  // namespace tensorpack

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What layers have in common.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <initializer_list>
+#include <string>
+
+#include "tensorpack/graph/variable_scope.h"
+
+namespace tensorpack {
+
+/// A function applied to a layer's output, such as torch::relu.
+using Activation = std::function<at::Tensor(const at::Tensor&)>;
+
+/// One number for height and width, or both: 3 or {3, 5}.
+struct Size2D {
+  int64_t height = 1;
+  int64_t width = 1;
+  Size2D(int64_t both) : height(both), width(both) {}  // NOLINT(google-explicit-constructor)
+  Size2D(int64_t h, int64_t w) : height(h), width(w) {}
+};
+
+namespace detail {
+at::Tensor finish_layer(at::Tensor output);
+[[noreturn]] void rethrow_with_place(const char* layer, const at::Tensor& input);
+}  // namespace detail
+
+/// Runs the body of a layer under the variable scope `name`: the result is called `<name>/output`,
+/// and errors of libtorch are said to come from the layer, with its path and input shape.
+template <typename Body>
+at::Tensor run_layer(const char* layer, const std::string& name, const at::Tensor& input,
+                     Body&& body) {
+  VariableScope scope(name);
+  try {
+    return detail::finish_layer(body());
+  } catch (...) {
+    detail::rethrow_with_place(layer, input);
+  }
+}
+
+}  // namespace tensorpack

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/monitors/json_writer.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/fs.h"
+#include "tensorpack/utils/logger.h"
+
+namespace tensorpack {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kFileName = "stats.json";
+constexpr std::string_view kEnd = "\n]";
+
+std::string dump(const json& object) {
+  return object.dump(-1, ' ', false, json::error_handler_t::replace);  // names may not be UTF-8
+}
+
+// One object per line, so that a write which was cut off damages the last line alone.
+std::string to_text(const json& list) {
+  std::string text = "[";
+  for (const json& object : list) {
+    text += text.size() > 1 ? ",\n" : "\n";
+    text += dump(object);
+  }
+  return text.append(kEnd);
+}
+
+std::optional<json> parse_list(const std::string& text) {
+  json list = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!list.is_array()) return std::nullopt;
+  return list;
+}
+
+void strip_end(std::string& text) { text.resize(text.find_last_not_of(" \n\r,") + 1); }
+
+// The list that `text` holds, or held before it was cut off.
+std::optional<json> recover_list(std::string text) {
+  if (auto list = parse_list(text)) return list;
+  strip_end(text);
+  if (auto list = parse_list(text + "]")) return list;
+  text.resize(std::min(text.size(), text.rfind('\n')));
+  strip_end(text);
+  return parse_list(text + "]");
+}
+
+std::optional<json> load_list(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return std::nullopt;
+  try {
+    return recover_list(read_file(path));
+  } catch (const Error& error) {
+    log::warning("{}", error.what());
+    return std::nullopt;
+  }
+}
+
+std::optional<int64_t> last_epoch(const std::optional<json>& list) {
+  if (!list || list->empty() || !list->back().is_object()) return std::nullopt;
+  const json epoch = list->back().value("epoch_num", json());
+  if (!epoch.is_number_integer()) return std::nullopt;
+  return epoch.get<int64_t>();
+}
+
+// Whether the file ends as this class ends it, after at least one object.
+bool ends_well(std::fstream& file) {
+  char end[3] = {};
+  file.seekg(-3, std::ios::end);
+  return file.read(end, 3) && std::string_view(end, 3) == "}\n]";
+}
+
+void append(const fs::path& path, const json& object) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  if (!file || !ends_well(file)) {  // new, cut off, or written by others
+    json list = load_list(path).value_or(json::array());
+    list.push_back(object);
+    write_file_atomically(path, to_text(list));
+    return;
+  }
+  file.seekp(-static_cast<std::streamoff>(kEnd.size()), std::ios::end);
+  file << ",\n" << dump(object) << kEnd << std::flush;
+  TP_CHECK(file.good(), "JSONWriter", "'{}' cannot be written. Is the disk full?", path.string());
+}
+
+fs::path stats_file(const std::optional<fs::path>& dir) {
+  const std::optional<fs::path> found = dir ? dir : get_logger_dir();
+  return found ? *found / kFileName : fs::path();
+}
+
+fs::path backup_name(const fs::path& path) {
+  const std::string name = fmt::format("{}.{}", path.string(), timestamp());
+  fs::path free = name;
+  for (int i = 1; fs::exists(free); ++i) free = fmt::format("{}-{}", name, i);
+  return free;
+}
+
+}  // namespace
+
+std::optional<json> JSONWriter::load_existing_json(const std::optional<fs::path>& dir) {
+  return load_list(stats_file(dir));
+}
+
+std::optional<int64_t> JSONWriter::load_existing_epoch_number(const std::optional<fs::path>& dir) {
+  return last_epoch(load_existing_json(dir));
+}
+
+void JSONWriter::process_scalar(const std::string& name, double value, const LoopState&) {
+  unwritten_[name] = value;
+}
+
+void JSONWriter::before_train(const LoopState& loop) {
+  failed_ = false;
+  path_ = options_.path.empty() ? stats_file({}) : options_.path;
+  if (path_.empty()) {
+    log::warning(
+        "[JSONWriter] there is no log directory: statistics are not saved. Call "
+        "set_logger_dir() first.");
+    return;
+  }
+  try {
+    if (fs::exists(path_)) continue_or_move(loop);
+  } catch (const fs::filesystem_error& error) {
+    log::error("[JSONWriter] {}. Statistics are not saved.", error.what());
+    path_.clear();
+  }
+  write(loop);  // what before_train() of the callbacks reported
+}
+
+void JSONWriter::continue_or_move(const LoopState& loop) {
+  const std::optional<json> list = load_list(path_);
+  const std::optional<int64_t> epoch = last_epoch(list);
+  if (epoch == loop.starting_epoch - 1) {
+    log::info("Found the statistics of earlier epochs in '{}', will append to them.",
+              path_.string());
+    return;
+  }
+  if (list && list->empty()) return;
+  const fs::path moved = backup_name(path_);
+  log::warning(
+      "[JSONWriter] '{}' ends with epoch {}, but training starts with epoch {}: moved to '{}'. To "
+      "continue a training, resume from its checkpoint or set starting_epoch.",
+      path_.string(), epoch ? std::to_string(*epoch) : "unknown", loop.starting_epoch,
+      moved.filename().string());
+  fs::rename(path_, moved);
+}
+
+void JSONWriter::trigger_step(const LoopState& loop) {
+  if (!loop.is_last_step_of_epoch()) write(loop);  // else together with trigger_epoch()
+}
+
+void JSONWriter::write(const LoopState& loop) {
+  if (unwritten_.empty()) return;
+  json object(std::exchange(unwritten_, {}));
+  object["epoch_num"] = loop.epoch_num;
+  object["global_step"] = loop.global_step;
+  if (path_.empty()) return;
+  try {
+    append(path_, object);
+  } catch (const Error& error) {
+    if (!std::exchange(failed_, true)) log::error("{} Training goes on.", error.what());
+  }
+}
+
+}  // namespace tensorpack

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The numbers of a training in its log.
+#pragma once
+
+#include <map>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "tensorpack/monitors/monitor.h"
+
+namespace tensorpack {
+
+struct ScalarPrinterOptions {
+  bool enable_step = false;
+  bool enable_epoch = true;
+  /// Only names with a match of one of these regular expressions are printed; all when empty.
+  std::vector<std::string> whitelist = {};
+  /// Names with a match of one of these are not printed.
+  std::vector<std::string> blacklist = {};
+};
+
+/// Logs the newest value of each scalar, sorted by name: "validation_error: 0.0123".
+///
+/// With both options on, the last step of an epoch is printed together with the epoch. Throws Error
+/// when a regular expression is not valid.
+class ScalarPrinter final : public MonitorBase {
+ public:
+  explicit ScalarPrinter(ScalarPrinterOptions options = {});
+
+  void process_scalar(const std::string& name, double value, const LoopState& loop) override;
+  void before_train(const LoopState&) override { print(); }
+  void trigger_step(const LoopState& loop) override;
+  void trigger_epoch(const LoopState& loop) override;
+
+ private:
+  bool is_shown(const std::string& name) const;
+  void print();
+
+  bool enable_step_;
+  bool enable_epoch_;
+  std::vector<std::regex> whitelist_;
+  std::vector<std::regex> blacklist_;
+  std::map<std::string, double> unprinted_;
+};
+
+}  // namespace tensorpack

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tensorpack/optim/optimizer.h"
+
+namespace tensorpack {
+
+struct AdamOptions {
+  /// First value of the variable `learning_rate`, which schedules change while training.
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+};
+
+/// Adam: the numbers of torch::optim::Adam. The slots are `<variable>/Adam_m` and
+/// `<variable>/Adam_v`, the step count is `Adam/step`.
+class Adam final : public Optimizer {
+ public:
+  explicit Adam(AdamOptions options = {});
+  void apply_gradients(const Gradients& gradients) override;
+
+ private:
+  AdamOptions options_;
+};
+
+}  // namespace tensorpack

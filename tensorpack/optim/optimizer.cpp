@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/optim/optimizer.h"
+
+#include <ATen/ATen.h>
+#include <fmt/ranges.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "tensorpack/graph/call_scope.h"
+#include "tensorpack/graph/graph.h"
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
+
+namespace tensorpack {
+
+at::Tensor Optimizer::get_slot(const Variable& variable, const std::string& slot) {
+  Graph& graph = CallScope::current_or_throw("optimizer").graph();
+  const std::string name = variable.name + "/" + slot;
+  if (Variable* found = graph.variables().find(name)) return found->tensor;
+  // The slot of a replica's variable is no more saved than the replica is.
+  const VariableRole role = variable.is_saved() ? VariableRole::kGlobal : VariableRole::kLocal;
+  return graph
+      .create_variable(name, variable.tensor.sizes(),
+                       {.role = role, .dtype = variable.tensor.scalar_type()},
+                       variable.tensor.device())
+      .tensor;
+}
+
+Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>& variables) {
+  TP_CHECK(cost.defined() && cost.numel() == 1, "minimize",
+           "the cost must be a scalar, got a tensor of shape [{}]. Reduce it, for example with "
+           ".mean().",
+           cost.defined() ? fmt::format("{}", fmt::join(cost.sizes(), ", ")) : "undefined");
+  TP_CHECK(!variables.empty(), "minimize",
+           "there is no trainable variable. Create some with a layer or get_variable().");
+  TP_CHECK(cost.requires_grad(), "minimize",
+           "the cost depends on no trainable variable. Do not detach it, and compute it from the "
+           "model's output.");
+  std::vector<at::Tensor> tensors;
+  for (const Variable* variable : variables) tensors.push_back(variable->tensor);
+  const std::vector<at::Tensor> values = torch::autograd::grad(
+      {cost}, tensors, {}, c10::nullopt, /*create_graph=*/false, /*allow_unused=*/true);
+
+  Gradients gradients;
+  std::vector<std::string> without;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    if (values[i].defined()) {
+      gradients.push_back({variables[i], values[i]});
+    } else {
+      without.push_back(variables[i]->name);
+    }
+  }
+  TP_CHECK(!gradients.empty(), "minimize",
+           "the cost depends on none of the {} given variables: {}. Compute it from them.",
+           variables.size(), join(without, ", "));
+  if (!without.empty()) {
+    log::warning_once("{} trainable variables have no gradient and will not change: {}.",
+                      without.size(), join(without, ", "));
+  }
+  return gradients;
+}
+
+void minimize(Optimizer& optimizer, const at::Tensor& cost,
+              const std::vector<Variable*>& variables) {
+  const Gradients gradients = compute_gradients(cost, variables);
+  at::NoGradGuard no_grad;
+  optimizer.apply_gradients(gradients);
+}
+
+}  // namespace tensorpack

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients, and what is done with them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "tensorpack/graph/variable_store.h"
+
+namespace tensorpack {
+
+/// A variable and the derivative of a cost with respect to it.
+struct Gradient {
+  Variable* variable = nullptr;
+  at::Tensor value = {};
+};
+using Gradients = std::vector<Gradient>;
+
+/// Turns gradients into updates. Everything it remembers between steps is a variable of the graph
+/// (slots, step counts, the learning rate), so that its work can be recorded once and repeated, and
+/// saved with the model.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  /// Updates the variables in place. Called inside a tower or CallScope, with gradients disabled.
+  virtual void apply_gradients(const Gradients& gradients) = 0;
+
+ protected:
+  /// The variable `<variable>/<slot>`: zeros of the variable's shape, made at first use.
+  static at::Tensor get_slot(const Variable& variable, const std::string& slot);
+};
+
+/// The derivatives of a scalar cost. Variables it does not depend on are left out, with one warning
+/// that names them; throws an Error when none is left.
+Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>& variables);
+
+/// compute_gradients() and apply_gradients().
+void minimize(Optimizer& optimizer, const at::Tensor& cost,
+              const std::vector<Variable*>& variables);
+
+}  // namespace tensorpack

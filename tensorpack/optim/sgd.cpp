@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/optim/sgd.h"
+
+#include <ATen/ATen.h>
+
+#include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+
+SGD::SGD(SGDOptions options) : options_(options) {
+  TP_CHECK(options_.lr >= 0 && options_.momentum >= 0 && options_.weight_decay >= 0, "SGD",
+           "lr {}, momentum {} and weight_decay {} must not be negative.", options_.lr,
+           options_.momentum, options_.weight_decay);
+  TP_CHECK(!options_.nesterov || options_.momentum > 0, "SGD",
+           "nesterov needs a momentum above 0. Set .momentum = 0.9.");
+}
+
+void SGD::apply_gradients(const Gradients& gradients) {
+  const at::Tensor lr = get_scalar_variable("learning_rate", options_.lr);
+  for (const Gradient& gradient : gradients) {
+    const Variable& variable = *gradient.variable;
+    at::Tensor step = gradient.value;
+    if (options_.weight_decay != 0) step = step.add(variable.tensor, options_.weight_decay);
+    if (options_.momentum != 0) {
+      at::Tensor velocity = get_slot(variable, "Momentum");
+      velocity.mul_(options_.momentum).add_(step);
+      step = options_.nesterov ? step.add(velocity, options_.momentum) : velocity;
+    }
+    variable.tensor.addcmul_(step, lr, -1);
+  }
+}
+
+SGD Momentum(double lr, double momentum) { return SGD({.lr = lr, .momentum = momentum}); }
+
+}  // namespace tensorpack

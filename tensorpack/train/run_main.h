@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+
+namespace tensorpack {
+
+/// The body of main(): runs `program` and turns what it throws into a message and an exit status: 1
+/// for errors, 130 after Ctrl-C, 143 after SIGTERM. No stack trace.
+///
+///   int main(int argc, char** argv) {
+///     return tensorpack::run_main([&] { train(parse(argc, argv)); });
+///   }
+int run_main(const std::function<void()>& program);
+
+}  // namespace tensorpack

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/train/single_cost_trainer.h"
+
+#include <fmt/ranges.h>
+
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+
+void SingleCostTrainer::setup_graph(std::vector<TensorSpec> inputs, Owned<InputSource> input,
+                                    TowerFunc get_cost, Owned<Optimizer> optimizer) {
+  TP_CHECK(static_cast<bool>(optimizer), "setup_graph",
+           "there is no optimizer. Pass one, for example Adam({{.lr = 1e-3}}).");
+  setup_tower(std::move(inputs), std::move(input), std::move(get_cost));
+  optimizer_ = std::move(optimizer);
+  setup_train_op();
+}
+
+at::Tensor SingleCostTrainer::cost() {
+  const std::vector<at::Tensor>& outputs = tower_outputs();
+  TP_CHECK(outputs.size() == 1, "setup_graph",
+           "the tower function returned {} tensors. Return one: the scalar cost.", outputs.size());
+  const at::Tensor& cost = outputs[0];
+  TP_CHECK(cost.defined() && cost.dim() == 0, "setup_graph",
+           "the cost must be a scalar, got a tensor of shape [{}]. Reduce it, for example with "
+           ".mean().",
+           cost.defined() ? fmt::format("{}", fmt::join(cost.sizes(), ", ")) : "undefined");
+  const CallScope& call = *CallScope::current();
+  if (call.name_of(cost).empty() && !call.named_tensors().contains("cost")) named("cost", cost);
+  return cost;
+}
+
+void SimpleTrainer::setup_train_op() {
+  set_train_op(define("train_op", [this] { minimize(optimizer(), cost(), trainable()); }));
+}
+
+void NoOpTrainer::setup_train_op() {
+  set_train_op(define("train_op", [this] { minimize(optimizer(), cost(), trainable()); }));
+}
+
+}  // namespace tensorpack

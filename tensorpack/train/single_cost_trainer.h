@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trainers that minimise one cost.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "tensorpack/optim/optimizer.h"
+#include "tensorpack/train/tower_trainer.h"
+
+namespace tensorpack {
+
+/// Builds the graph for you, from a function that returns the cost and an optimizer.
+class SingleCostTrainer : public TowerTrainer {
+ public:
+  using TowerTrainer::TowerTrainer;
+
+  /// Defines what one step is; once. `get_cost` is the tower function: it returns the scalar cost,
+  /// may be called several times, and in prediction mode, where what it returns is ignored.
+  void setup_graph(std::vector<TensorSpec> inputs, Owned<InputSource> input, TowerFunc get_cost,
+                   Owned<Optimizer> optimizer);
+
+ protected:
+  /// Sets train_op from the tower.
+  virtual void setup_train_op() = 0;
+
+  /// Inside define(): the cost the tower returned, checked to be one scalar, and named "cost" if it
+  /// has no name.
+  at::Tensor cost();
+  Optimizer& optimizer() { return *optimizer_; }
+
+ private:
+  std::unique_ptr<Optimizer> optimizer_;
+};
+
+/// One tower, one device: computes the gradients and applies them.
+class SimpleTrainer final : public SingleCostTrainer {
+ public:
+  using SingleCostTrainer::SingleCostTrainer;
+
+ protected:
+  void setup_train_op() override;
+};
+
+/// Builds the model as SimpleTrainer does, but a step runs nothing: hooks, counters and schedules
+/// still work. For runs of callbacks alone.
+class NoOpTrainer final : public SingleCostTrainer {
+ public:
+  using SingleCostTrainer::SingleCostTrainer;
+  void run_step() override { hooked_sess().run(Op::nothing()); }
+
+ protected:
+  void setup_train_op() override;
+};
+
+}  // namespace tensorpack

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trainers whose model is a tower function.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensorpack/input_source/input_source.h"
+#include "tensorpack/optim/optimizer.h"
+#include "tensorpack/tower/tower_context.h"
+#include "tensorpack/tower/tower_func.h"
+#include "tensorpack/tower/tower_handle.h"
+#include "tensorpack/train/trainer.h"
+
+namespace tensorpack {
+
+/// Base of all built-in trainers. A trainer of your own calls setup_tower() in its constructor and
+/// then defines its ops:
+///
+///   d_op_ = define("d_op", [=, this] { minimize(*opt, tensor("d_loss"), trainable("discrim/"));
+///   });
+class TowerTrainer : public Trainer {
+ public:
+  using Trainer::Trainer;
+
+  const TowerFunc& tower_func() const { return tower_func_; }
+  const std::vector<TensorSpec>& input_signature() const { return inputs_; }
+  /// Every tower built so far.
+  const TowerHandles& towers() const { return towers_; }
+
+  TowerHandle build_prediction_tower(PredictionTowerOptions options) override;
+
+ protected:
+  /// What the model is and where its inputs come from; once.
+  void setup_tower(std::vector<TensorSpec> inputs, Owned<InputSource> input, TowerFunc tower);
+
+  /// An op that runs the training tower on a batch of its own and then `body`. Inside, tensor()
+  /// finds what the tower named. Only what the op updates or fetches is computed.
+  Op define(const std::string& name, std::function<void()> body);
+
+  /// Inside define(): a tensor the tower named in this call.
+  at::Tensor tensor(const std::string& name) const;
+  /// Inside define(): what the tower function returned.
+  const std::vector<at::Tensor>& tower_outputs() const { return outputs_; }
+  /// Trainable variables whose names match; throws an Error when there is none.
+  std::vector<Variable*> trainable(const std::string& regex = "");
+
+  InputSource& input() { return *input_; }
+
+ private:
+  std::vector<at::Tensor> next_batch();
+
+  TowerFunc tower_func_;
+  std::vector<TensorSpec> inputs_;
+  std::unique_ptr<InputSource> input_;
+  TowerHandles towers_;
+  std::vector<at::Tensor> outputs_;
+};
+
+}  // namespace tensorpack

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/train/train_config.h"
+
+#include "tensorpack/input_source/queue_input.h"
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
+
+namespace tensorpack {
+namespace {
+
+Owned<InputSource> make_input(TrainConfig& config) {
+  TP_CHECK(!(config.dataflow && config.data), "TrainConfig",
+           "both .dataflow and .data are set. Set the one you want to train on.");
+  TP_CHECK(config.dataflow || config.data, "TrainConfig",
+           "there is no data. Set .dataflow, or .data to an input source.");
+  if (config.data) return std::move(config.data);
+  log::info("The dataflow is read ahead by a QueueInput.");
+  return QueueInput(std::move(config.dataflow));
+}
+
+}  // namespace
+
+void launch_train_with_config(TrainConfig config, SingleCostTrainer& trainer) {
+  Owned<InputSource> input = make_input(config);
+  if (!config.steps_per_epoch) config.steps_per_epoch = input->size();
+  TP_CHECK(config.steps_per_epoch.has_value(), "TrainConfig",
+           "steps_per_epoch is not set and the data does not know its size. Set "
+           ".steps_per_epoch.");
+  trainer.setup_graph(std::move(config.model.inputs), std::move(input),
+                      std::move(config.model.build_graph), std::move(config.model.optimizer));
+  trainer.train_with_defaults({
+      .callbacks = std::move(config.callbacks),
+      .extra_callbacks = std::move(config.extra_callbacks),
+      .monitors = std::move(config.monitors),
+      .session = config.session,
+      .session_init = std::move(config.session_init),
+      .steps_per_epoch = config.steps_per_epoch,
+      .starting_epoch = config.starting_epoch,
+      .max_epoch = config.max_epoch,
+  });
+}
+
+void launch_train_with_config(TrainConfig config, SingleCostTrainer&& trainer) {
+  launch_train_with_config(std::move(config), trainer);
+}
+
+}  // namespace tensorpack

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The short way to train a model with one cost.
+#pragma once
+
+#include "tensorpack/dataflow/dataflow.h"
+#include "tensorpack/input_source/input_source.h"
+#include "tensorpack/train/model_desc.h"
+#include "tensorpack/train/single_cost_trainer.h"
+
+namespace tensorpack {
+
+/// All that launch_train_with_config() needs, consumed by it.
+struct TrainConfig {
+  ModelDesc model = {};
+  /// The data: a dataflow, which is read ahead by a QueueInput, or an input source; not both.
+  Owned<DataFlow> dataflow = {};
+  Owned<InputSource> data = {};
+  OwnedList<Callback> callbacks = {};
+  /// default_callbacks() when empty, and none for an empty list.
+  std::optional<OwnedList<Callback>> extra_callbacks = {};
+  /// default_monitors() when empty, and none for an empty list.
+  std::optional<OwnedList<MonitorBase>> monitors = {};
+  SessionOptions session = {};
+  Owned<SessionInit> session_init = {};
+  int64_t starting_epoch = 1;
+  /// The size of the data when empty.
+  std::optional<int64_t> steps_per_epoch = {};
+  int64_t max_epoch = 99'999;
+};
+
+/// setup_graph() with the model and the data, then train_with_defaults() with the rest.
+void launch_train_with_config(TrainConfig config, SingleCostTrainer& trainer);
+void launch_train_with_config(TrainConfig config, SingleCostTrainer&& trainer);
+
+}  // namespace tensorpack

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/train/trainer.h"
+
+#include <csignal>
+
+#include "tensorpack/callbacks/model_saver.h"
+#include "tensorpack/callbacks/progress_bar.h"
+#include "tensorpack/callbacks/run_monitors.h"
+#include "tensorpack/callbacks/step_counter.h"
+#include "tensorpack/monitors/json_writer.h"
+#include "tensorpack/monitors/scalar_printer.h"
+#include "tensorpack/train/variable_table.h"
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/signals.h"
+#include "tensorpack/utils/startup.h"
+#include "tensorpack/utils/string.h"
+#include "tensorpack/utils/timer.h"
+
+namespace tensorpack {
+
+OwnedList<Callback> default_callbacks() { return {ProgressBar()}; }
+
+OwnedList<MonitorBase> default_monitors() { return {JSONWriter(), ScalarPrinter()}; }
+
+Trainer::Trainer(std::shared_ptr<Graph> graph) {
+  TP_CHECK(graph != nullptr, "Trainer", "the graph is null. Pass one, or nothing.");
+  tune_process();
+  graph_ = std::move(graph);
+}
+
+Trainer::~Trainer() = default;
+
+void Trainer::run_step() {
+  TP_CHECK(static_cast<bool>(train_op_), "run_step",
+           "the trainer does not know what a step is. Call set_train_op(), or override "
+           "run_step().");
+  hooked_sess().run(train_op_);
+}
+
+bool Trainer::register_callback(Owned<Callback> callback) {
+  TP_CHECK(static_cast<bool>(callback), "register_callback", "the callback is null.");
+  TP_CHECK(!called_.contains("setup_callbacks"), "register_callback",
+           "{} comes too late: callbacks are registered before setup_callbacks(). Pass it in the "
+           "list of callbacks.",
+           callback->name());
+  if (!is_chief_ && callback->chief_only()) {
+    log::warning("{} runs in the chief process alone; skipped here.", callback->name());
+    return false;
+  }
+  callbacks_.all().add(std::unique_ptr<Callback>(std::move(callback)));
+  return true;
+}
+
+void Trainer::call_once(const char* method) {
+  TP_CHECK(called_.insert(method).second, "Trainer",
+           "{}() was called twice. A trainer trains once: make another one.", method);
+}
+
+void Trainer::train(TrainOptions options) {
+  TP_CHECK(options.steps_per_epoch.has_value(), "train",
+           "steps_per_epoch is not set. It is the period of callbacks; the size of the data set is "
+           "a good choice.");
+  OwnedList<Callback> callbacks = std::move(options.callbacks);
+  if (options.extra_callbacks) callbacks.append(std::move(*options.extra_callbacks));
+  setup_callbacks(std::move(callbacks),
+                  options.monitors ? std::move(*options.monitors) : OwnedList<MonitorBase>());
+  initialize(options.session, std::move(options.session_init));
+  main_loop({*options.steps_per_epoch, options.starting_epoch, options.max_epoch});
+}
+
+void Trainer::train_with_defaults(TrainOptions options) {
+  if (!options.extra_callbacks) options.extra_callbacks = default_callbacks();
+  if (!options.monitors) options.monitors = default_monitors();
+  train(std::move(options));
+}
+
+void Trainer::setup_callbacks(OwnedList<Callback> callbacks, OwnedList<MonitorBase> monitors) {
+  log_variables(*graph_);
+  register_callback(MaintainStepCounter());
+  for (std::unique_ptr<Callback>& callback : callbacks.release()) {
+    register_callback(std::move(callback));
+  }
+  register_callback(RunMonitors());
+  call_once("setup_callbacks");
+  monitors_ = std::make_unique<Monitors>(std::move(monitors), loop_);
+  callbacks_.setup_graph(*this);
+}
+
+void Trainer::initialize(SessionOptions options, Owned<SessionInit> init) {
+  call_once("initialize");
+  sess_ = std::make_unique<Session>(*graph_, options);
+  initialize_hooks();
+  if (init && is_chief_) init->init(*graph_);
+  graph_->finalize();
+}
+
+void Trainer::initialize_hooks() {
+  call_once("initialize_hooks");
+  hooked_sess_ = std::make_unique<HookedSession>(*sess_, callbacks_.hooks());
+}
+
+void Trainer::main_loop(LoopOptions options) {
+  call_once("main_loop");
+  TP_CHECK(options.steps_per_epoch >= 0 && options.max_epoch >= 0, "main_loop",
+           "steps_per_epoch {} and max_epoch {} must not be negative.", options.steps_per_epoch,
+           options.max_epoch);
+  loop_.steps_per_epoch = options.steps_per_epoch;
+  loop_.starting_epoch = options.starting_epoch;
+  loop_.max_epoch = options.max_epoch;
+  loop_.epoch_num = options.starting_epoch - 1;
+  loop_.local_step = -1;
+  const auto stored_step = [&] { return graph_->global_step().tensor.item<int64_t>(); };
+  loop_.global_step = stored_step();
+
+  SignalWatch signals;
+  std::exception_ptr failure;
+  try {
+    callbacks_.before_train();
+    loop_.global_step = stored_step();  // callbacks may have changed it
+    run_epochs(signals);
+  } catch (const StopTraining& stop) {
+    log::info("Training was stopped: {}", stop.what());
+  } catch (const Interrupted& interrupted) {
+    log::warning("Training was {} at global_step = {}.", interrupted.what(), loop_.global_step);
+    failure = std::current_exception();
+  } catch (const std::exception& error) {
+    log::error("Training failed at global_step = {}: {}", loop_.global_step, describe(error));
+    failure = std::current_exception();
+  } catch (...) {
+    log::error("Training failed at global_step = {}.", loop_.global_step);
+    failure = std::current_exception();
+  }
+  const std::exception_ptr late_failure = callbacks_.after_train();
+  if (failure) std::rethrow_exception(failure);
+  if (late_failure) std::rethrow_exception(late_failure);
+}
+
+void Trainer::run_epochs(const SignalWatch& signals) {
+  for (int64_t epoch = loop_.starting_epoch; epoch <= loop_.max_epoch; ++epoch) {
+    loop_.epoch_num = epoch;
+    log::info("Start epoch {} ...", epoch);
+    run_epoch(signals);
+    if (hooked_sess().should_stop()) {
+      log::info("Training was stopped: a callback asked for it.");
+      return;
+    }
+  }
+  log::info("Training has finished.");
+}
+
+void Trainer::run_epoch(const SignalWatch& signals) {
+  callbacks_.before_epoch();
+  Timer timer;
+  for (int64_t step = 0; step < loop_.steps_per_epoch; ++step) {
+    if (hooked_sess().should_stop()) return;
+    if (signals.received() != 0) end_by_signal(signals.received());
+    loop_.local_step = step;
+    run_step();
+    callbacks_.trigger_step();
+  }
+  const double seconds = timer.seconds();
+  callbacks_.after_epoch();
+  log::info("Epoch {} (global_step {}) finished, time: {}.", loop_.epoch_num, loop_.global_step,
+            humanize_time(seconds));
+  callbacks_.trigger_epoch();
+  if (signals.received() != 0) end_by_signal(signals.received());
+}
+
+// Schedulers send SIGTERM some time before they kill: save what there is.
+void Trainer::end_by_signal(int signal) {
+  if (signal == SIGTERM) {
+    for (Callback& callback : callbacks_.all()) {
+      if (auto* saver = dynamic_cast<ModelSaver*>(&callback)) saver->trigger();
+    }
+  }
+  throw Interrupted(signal);
+}
+
+}  // namespace tensorpack

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs some iterations. What an iteration is, is up to you.
+//
+//   for (epoch_num = starting_epoch; epoch_num <= max_epoch; ++epoch_num)
+//     for (local_step = 0; local_step < steps_per_epoch; ++local_step)
+//       run_step();
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "tensorpack/callbacks/callback.h"
+#include "tensorpack/callbacks/callbacks.h"
+#include "tensorpack/callbacks/trainer_base.h"
+#include "tensorpack/session/session_init.h"
+#include "tensorpack/utils/owned_list.h"
+
+namespace tensorpack {
+
+inline constexpr int64_t kDefaultMaxEpoch = 9'999'999;
+
+/// How long to train; epochs starting_epoch to max_epoch are run, both included.
+struct LoopOptions {
+  /// The period of callbacks. It has nothing to do with the size of a data set; 0 is legal.
+  int64_t steps_per_epoch = 0;
+  int64_t starting_epoch = 1;
+  int64_t max_epoch = kDefaultMaxEpoch;
+};
+
+struct TrainOptions {
+  OwnedList<Callback> callbacks = {};
+  /// Appended after the user's; default_callbacks() when empty, and none for an empty list.
+  std::optional<OwnedList<Callback>> extra_callbacks = {};
+  /// default_monitors() when empty, and none for an empty list.
+  std::optional<OwnedList<MonitorBase>> monitors = {};
+  SessionOptions session = {};
+  Owned<SessionInit> session_init = {};
+  std::optional<int64_t> steps_per_epoch = {};  ///< required
+  int64_t starting_epoch = 1;
+  int64_t max_epoch = kDefaultMaxEpoch;
+};
+
+/// Show progress.
+OwnedList<Callback> default_callbacks();
+/// Write stats.json, print scalars.
+OwnedList<MonitorBase> default_monitors();
+
+/// Base of all trainers. It assumes nothing but the loop: say what an iteration is by setting
+/// train_op, or by overriding run_step().
+class Trainer : public TrainerBase {
+ public:
+  /// The graph may have been built before.
+  explicit Trainer(std::shared_ptr<Graph> graph = std::make_shared<Graph>());
+  ~Trainer() override;
+
+  /// What one step runs unless run_step() is overridden.
+  void set_train_op(Op op) { train_op_ = std::move(op); }
+
+  /// One iteration: by default one hooked run of train_op. Use hooked_sess() for the runs that
+  /// count as a step, sess() for others.
+  virtual void run_step();
+
+  /// Adds a callback before setup_callbacks(). False, with a warning, when it is for the chief
+  /// alone and this process is not the chief.
+  bool register_callback(Owned<Callback> callback);
+
+  /// setup_callbacks(), initialize(), main_loop(): each may be called once.
+  void train(TrainOptions options);
+  /// The same with default callbacks and monitors where none are given.
+  void train_with_defaults(TrainOptions options);
+
+  /// Adds the step counter, `callbacks` and `monitors` to the list, in this order, and calls
+  /// setup_graph() on all.
+  void setup_callbacks(OwnedList<Callback> callbacks, OwnedList<MonitorBase> monitors);
+  /// Creates the session, restores variables, makes the graph final.
+  void initialize(SessionOptions options, Owned<SessionInit> init);
+  /// Runs the loop. Returns after StopTraining or the end of data; throws Interrupted after SIGINT
+  /// or SIGTERM, and whatever else was thrown, in each case after after_train() of every callback.
+  void main_loop(LoopOptions options);
+
+ protected:
+  /// Makes hooked_sess() of all callbacks. Override to have several groups of hooks.
+  virtual void initialize_hooks();
+  Callbacks& callbacks() { return callbacks_; }
+
+ private:
+  void call_once(const char* method);
+  void run_epochs(const class SignalWatch& signals);
+  void run_epoch(const SignalWatch& signals);
+  void end_by_signal(int signal);
+
+  Callbacks callbacks_;
+  std::set<std::string> called_;
+};
+
+}  // namespace tensorpack

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "tensorpack/graph/graph.h"
+
+namespace tensorpack {
+
+/// Names, shapes and sizes of the trainable variables, and their total.
+std::string variable_table(Graph& graph);
+
+/// Logs variable_table(), or a warning when there is nothing to train.
+void log_variables(Graph& graph);
+
+}  // namespace tensorpack

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/callbacks/inference_runner.h"
+
+#include <gmock/gmock.h>
+
+#include "tensorpack/callbacks/inference_stats.h"
+#include "tensorpack/dataflow/from_list.h"
+#include "tensorpack/input_source/queue_input.h"
+#include "tests/support/capture.h"
+#include "tests/support/fake_trainer.h"
+
+namespace tensorpack {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+using testing::ThrowsMessage;
+
+DataPoint point(std::vector<float> x, std::vector<int64_t> label) {
+  return {at::tensor(x), at::tensor(label)};
+}
+
+// Three right out of five, in uneven batches.
+FromList five_samples() { return FromList({point({0, 1, 2, 3}, {0, 1, 2, 7}), point({4}, {7})}); }
+
+// Claims a size that may be wrong, or none.
+class Claims final : public DataFlow {
+ public:
+  explicit Claims(std::optional<int64_t> size) : size_(size) {}
+  void start(int64_t pass) override { flow_.start(pass); }
+  std::optional<DataPoint> next() override { return flow_.next(); }
+  std::optional<int64_t> size() const override { return size_; }
+
+ private:
+  std::optional<int64_t> size_;
+  FromList flow_ = five_samples();
+};
+
+class InferenceRunnerTest : public testing::Test {
+ protected:
+  void train(InferenceRunner runner) {
+    text_ = stdout_of([&] { trainer_.train({std::move(runner)}); });
+  }
+  const auto& history(const std::string& name) { return trainer_.monitors().get_history(name); }
+
+  FakeTrainer trainer_{{.steps_per_epoch = 2, .max_epoch = 2}};
+  std::string text_;
+};
+
+TEST_F(InferenceRunnerTest, ReportsStatisticsOfEveryEpoch) {
+  train({five_samples(), {ScalarStats({"mean_x"}), ClassificationError()}});
+  EXPECT_THAT(history("validation_error"), ElementsAre(Pair(2, 0.4), Pair(4, 0.4)));
+  EXPECT_THAT(history("validation_mean_x"), ElementsAre(Pair(2, 2.75), Pair(4, 2.75)));
+  EXPECT_THAT(text_, HasSubstr("InferenceTower: 100%"));
+}
+
+TEST_F(InferenceRunnerTest, DoesNotCountAsAStep) {
+  train({five_samples(), {ClassificationError()}});
+  EXPECT_EQ(trainer_.global_step(), 4);
+  EXPECT_EQ(trainer_.variables().at("w").tensor.item<float>(), 4);
+}
+
+TEST_F(InferenceRunnerTest, SizesOfFlowsMayBeUnknownOrWrong) {
+  for (std::optional<int64_t> size : {std::optional<int64_t>(), {1}, {100}}) {
+    FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 1});
+    stdout_of([&] { trainer.train({InferenceRunner(Claims(size), {ClassificationError()})}); });
+    EXPECT_EQ(trainer.monitors().get_latest("validation_error"), 0.4);
+  }
+}
+
+TEST_F(InferenceRunnerTest, TakesFlowsByPointer) {
+  DataFlowPtr flow = std::make_unique<FromList>(five_samples());
+  train({std::move(flow), {ClassificationError()}});
+  EXPECT_EQ(history("validation_error").size(), 2u);
+}
+
+TEST_F(InferenceRunnerTest, AnEndlessInputSourceGivesOnePassFromItsBeginning) {
+  train({QueueInput(five_samples(), {.capacity = 3}), {ClassificationError()}});
+  EXPECT_THAT(history("validation_error"), ElementsAre(Pair(2, 0.4), Pair(4, 0.4)));
+}
+
+TEST_F(InferenceRunnerTest, AFiniteInputSourceEndsByItself) {
+  InputSourcePtr input = std::make_unique<QueueInput>(
+      Claims(std::nullopt), QueueInputOptions{.capacity = 3, .infinite = false});
+  train({std::move(input), {ClassificationError()}});
+  EXPECT_THAT(history("validation_error"), ElementsAre(Pair(2, 0.4), Pair(4, 0.4)));
+}
+
+TEST_F(InferenceRunnerTest, InferencersMayShareFetches) {
+  train(
+      {five_samples(),
+       {ScalarStats({"mean_x"}), ScalarStats({"mean_x"}, ""), ScalarStats({"w", "mean_x"}, "a")}});
+  EXPECT_EQ(history("mean_x"), history("validation_mean_x"));
+  EXPECT_EQ(history("a_mean_x"), history("validation_mean_x"));
+  EXPECT_THAT(history("a_w"), ElementsAre(Pair(2, 2), Pair(4, 4)));
+}
+
+TEST_F(InferenceRunnerTest, EmptyDataReportsNothing) {
+  train({FromList({}), {ScalarStats({"mean_x"}), ClassificationError()}});
+  EXPECT_FALSE(trainer_.monitors().contains("validation_mean_x"));
+  EXPECT_FALSE(trainer_.monitors().contains("validation_error"));
+  EXPECT_THAT(text_, HasSubstr("the data of 'InferenceTower' is empty"));
+}
+
+TEST_F(InferenceRunnerTest, SeveralRunnersGetTowersOfTheirOwn) {
+  stdout_of([&] {
+    trainer_.train({InferenceRunner(five_samples(), {ClassificationError()}),
+                    InferenceRunner(five_samples(), {ClassificationError("prediction", "sum")})});
+  });
+  std::vector<std::string> names;
+  for (const Op& op : trainer_.graph().ops()) names.push_back(op.name());
+  EXPECT_THAT(names, ElementsAre("train_op", "InferenceTower", "InferenceTower1"));
+  EXPECT_EQ(history("sum").size(), 2u);
+}
+
+TEST_F(InferenceRunnerTest, TakesATowerFunctionOfItsOwn) {
+  train({FromList({{at::tensor({1.f, 3.f})}}),
+         {ScalarStats({"largest"}, "")},
+         {.tower_name = "Other",
+          .tower_func = [](const at::Tensor& y) { named("largest", y.max()); },
+          .inputs = {{.name = "y", .shape = {-1}}}}});
+  EXPECT_THAT(history("largest"), ElementsAre(Pair(2, 3), Pair(4, 3)));
+}
+
+TEST_F(InferenceRunnerTest, UnknownFetchIsAnErrorAtSetup) {
+  EXPECT_THAT(
+      [&] { trainer_.setup({InferenceRunner(five_samples(), {ScalarStats({"mean_y"})})}); },
+      ThrowsMessage<Error>(HasSubstr("[ScalarStats] no tensor, input or variable named 'mean_y' in "
+                                     "'InferenceTower'. Did you mean 'mean_x'?")));
+}
+
+TEST_F(InferenceRunnerTest, UnsuitableFetchIsAnErrorAtSetup) {
+  EXPECT_THAT([&] { trainer_.setup({InferenceRunner(five_samples(), {ScalarStats({"label"})})}); },
+              ThrowsMessage<Error>(HasSubstr("'label' is not a scalar")));
+}
+
+TEST_F(InferenceRunnerTest, WrongNumberOfComponentsIsAnErrorBeforeTheFirstStep) {
+  EXPECT_THAT(
+      [&] {
+        train({FromList({{at::zeros({2})}}), {ClassificationError()}});
+      },
+      ThrowsMessage<Error>(
+          HasSubstr("a datapoint has 1 components, 'InferenceTower' has 2 inputs (x, label)")));
+  EXPECT_EQ(trainer_.global_step(), 0);
+}
+
+TEST_F(InferenceRunnerTest, WrongTypeIsAnErrorBeforeTheFirstStep) {
+  EXPECT_THROW(train({FromList({{at::zeros({2}), at::zeros({2})}}), {ClassificationError()}}),
+               Error);
+  EXPECT_EQ(trainer_.global_step(), 0);
+}
+
+TEST_F(InferenceRunnerTest, NeedsData) {
+  EXPECT_THROW(InferenceRunner(DataFlowPtr(), {ClassificationError()}), Error);
+  EXPECT_THROW(InferenceRunner(InputSourcePtr(), {ClassificationError()}), Error);
+}
+
+TEST_F(InferenceRunnerTest, NeedsAnInferencer) {
+  EXPECT_THAT([] { InferenceRunner(five_samples(), {}); },
+              ThrowsMessage<Error>(HasSubstr("there is no inferencer")));
+}
+
+}  // namespace
+}  // namespace tensorpack

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "tensorpack/dataflow/map.h"
+#include "tensorpack/dataflow/repeat.h"
+#include "tensorpack/dataflow/shuffle.h"
+#include "tensorpack/dataflow/take.h"
+#include "tensorpack/utils/error.h"
+#include "tests/dataflow/numbers.h"
+
+namespace tensorpack::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using testing::ThrowsMessage;
+using testing::UnorderedElementsAreArray;
+
+const auto drop_all = [](DataPoint) -> std::optional<DataPoint> { return std::nullopt; };
+
+TEST(MapTest, AppliesTheFunctionAndKeepsTheSize) {
+  const auto flow = numbers(3) | map([](DataPoint p) { return DataPoint{p[0] * 10}; });
+  EXPECT_EQ(flow->size(), 3);
+  EXPECT_THAT(values(*flow), ElementsAre(0, 10, 20));
+}
+
+TEST(MapTest, NulloptDropsAndMakesTheSizeUnknown) {
+  const auto flow = numbers(5) | map([](DataPoint p) -> std::optional<DataPoint> {
+                      if (p[0].item<int64_t>() == 2) return std::nullopt;
+                      return p;
+                    });
+  EXPECT_EQ(flow->size(), std::nullopt);
+  EXPECT_THAT(values(*flow), ElementsAre(0, 1, 3, 4));
+}
+
+TEST(MapTest, ExceptionReachesTheConsumer) {
+  struct Mine {};
+  const auto flow = numbers(5) | map([](DataPoint) -> DataPoint { throw Mine(); });
+  EXPECT_THROW(flow->next(), Mine);
+}
+
+TEST(RepeatTest, TakesConsecutivePassesOfTheFlow) {
+  const auto once = numbers(3) | shuffle({.seed = 5});
+  const auto twice = numbers(3) | shuffle({.seed = 5}) | repeat(2);
+  EXPECT_EQ(twice->size(), 6);
+  auto expected = values_of_pass(*once, 2);
+  const auto second = values_of_pass(*once, 3);
+  expected.insert(expected.end(), second.begin(), second.end());
+  EXPECT_EQ(values_of_pass(*twice, 1), expected);
+}
+
+TEST(RepeatTest, ForeverNeverEnds) {
+  const auto flow = numbers(3) | repeat();
+  EXPECT_EQ(flow->size(), std::nullopt);
+  EXPECT_THAT(values(*flow, 8), ElementsAre(0, 1, 2, 0, 1, 2, 0, 1));
+}
+
+TEST(RepeatTest, EmptyPassForeverIsAnErrorNotALoop) {
+  const auto flow = numbers(3) | map(drop_all) | repeat();
+  EXPECT_THAT([&] { flow->next(); }, ThrowsMessage<Error>(HasSubstr("[repeat] pass 1")));
+  EXPECT_THAT(values(*(numbers(0) | repeat(3))), IsEmpty());
+}
+
+TEST(RepeatTest, ZeroTimesIsAnError) {
+  EXPECT_THAT([] { repeat(0); }, ThrowsMessage<Error>(HasSubstr("must be positive")));
+}
+
+TEST(TakeTest, EndsThePassEarlyAndKnowsItsSize) {
+  const auto flow = numbers(5) | take(2);
+  EXPECT_EQ(flow->size(), 2);
+  EXPECT_THAT(values(*flow), ElementsAre(0, 1));
+  EXPECT_EQ((numbers(1) | take(2))->size(), 1);
+  EXPECT_EQ((numbers(1) | repeat() | take(2))->size(), std::nullopt);
+}
+
+TEST(ShuffleTest, YieldsEachDatapointOnceInAnOrderOfItsOwnPerPass) {
+  const auto plain = values_of_pass(*(numbers(50) | take(50)), 0);
+  const auto flow = numbers(50) | shuffle({.seed = 1});
+  const auto first = values_of_pass(*flow, 0);
+  const auto second = values_of_pass(*flow, 1);
+  EXPECT_THAT(first, UnorderedElementsAreArray(plain));
+  EXPECT_THAT(second, UnorderedElementsAreArray(plain));
+  EXPECT_NE(first, plain);
+  EXPECT_NE(first, second);
+  EXPECT_NE(first, values_of_pass(*(numbers(50) | shuffle({.seed = 2})), 0));
+}
+
+// The order is part of the contract: a resumed run on another machine must see the same data.
+TEST(ShuffleTest, OrderIsTheSameOnEveryPlatform) {
+  EXPECT_THAT(values(*(numbers(8) | shuffle({.seed = 1}))), ElementsAre(3, 7, 1, 6, 5, 0, 2, 4));
+}
+
+TEST(ShuffleTest, BufferReadsNoFurtherAheadThanItsSize) {
+  const auto flow = numbers(100) | shuffle(10, {.seed = 1});
+  const auto order = values(*flow);
+  ASSERT_THAT(order, SizeIs(100));
+  for (int64_t i = 0; i < 100; ++i) EXPECT_LT(order[i], i + 10) << "at " << i;
+  EXPECT_EQ(std::set<int64_t>(order.begin(), order.end()).size(), 100);
+}
+
+TEST(ShuffleTest, EveryOrderIsEquallyLikely) {
+  std::map<std::vector<int64_t>, int> counts;
+  const auto flow = numbers(3) | shuffle({.seed = 11});
+  for (int pass = 0; pass < 6000; ++pass) ++counts[values_of_pass(*flow, pass)];
+  ASSERT_THAT(counts, SizeIs(6));
+  // 1000 expected of each; the standard deviation is 29.
+  for (const auto& [order, count] : counts) EXPECT_NEAR(count, 1000, 150);
+}
+
+TEST(ShuffleTest, BufferOfOneKeepsTheOrder) {
+  EXPECT_THAT(values(*(numbers(4) | shuffle(1))), ElementsAre(0, 1, 2, 3));
+}
+
+TEST(ShuffleTest, UnknownSizeNeedsABuffer) {
+  EXPECT_THAT([] { numbers(3) | repeat() | shuffle(); },
+              ThrowsMessage<Error>(HasSubstr("does not know its size")));
+  EXPECT_THAT([] { shuffle(0); }, ThrowsMessage<Error>(HasSubstr("got 0")));
+  EXPECT_THAT(values(*(numbers(3) | repeat() | shuffle(2)), 20), SizeIs(20));
+}
+
+}  // namespace
+}  // namespace tensorpack::test

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// What FeedInput and QueueInput have in common.
+#include "tensorpack/input_source/input_source.h"
+
+#include <gmock/gmock.h>
+
+#include "tensorpack/dataflow/batch.h"
+#include "tensorpack/dataflow/map.h"
+#include "tensorpack/dataflow/shuffle.h"
+#include "tensorpack/input_source/feed_input.h"
+#include "tensorpack/input_source/queue_input.h"
+#include "tensorpack/utils/error.h"
+#include "tests/dataflow/numbers.h"
+
+namespace tensorpack::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::ThrowsMessage;
+
+// Yields pass * 100 + 0, 1, ..., and writes down which passes were started and what was read.
+class Probe final : public DataFlow {
+ public:
+  struct Record {
+    std::vector<int64_t> started;
+    std::vector<int64_t> read;
+  };
+
+  Probe(int64_t count, bool knows_size, Record* record = nullptr)
+      : count_(count), knows_size_(knows_size), record_(record) {}
+
+  void start(int64_t pass) override {
+    if (record_) record_->started.push_back(pass);
+    pass_ = pass;
+    position_ = 0;
+  }
+  std::optional<DataPoint> next() override {
+    if (position_ == count_) return std::nullopt;
+    const int64_t value = pass_ * 100 + position_++;
+    if (record_) record_->read.push_back(value);
+    return DataPoint{torch::scalar_tensor(value, torch::kLong)};
+  }
+  std::optional<int64_t> size() const override {
+    return knows_size_ ? std::optional(count_) : std::nullopt;
+  }
+
+ private:
+  int64_t count_;
+  bool knows_size_;
+  Record* record_;
+  int64_t pass_ = 0;
+  int64_t position_ = 0;
+};
+
+std::vector<int64_t> read(InputSource& source, int64_t limit) {
+  std::vector<int64_t> result;
+  while (std::ssize(result) < limit) {
+    const auto point = source.next();
+    if (!point) break;
+    result.push_back(point->at(0).item<int64_t>());
+  }
+  return result;
+}
+
+DataFlowPtr fails_after(int64_t count) {
+  return numbers(100) | map([count](DataPoint p) {
+           if (p[0].item<int64_t>() == count) throw std::out_of_range("record 2 is corrupt");
+           return p;
+         });
+}
+
+template <typename Source>
+class InputSourceTest : public testing::Test {};
+
+using Sources = testing::Types<FeedInput, QueueInput>;
+TYPED_TEST_SUITE(InputSourceTest, Sources);
+
+TYPED_TEST(InputSourceTest, DeliversPassAfterPassFromTheBeginning) {
+  TypeParam source(Probe(3, true));
+  EXPECT_EQ(source.size(), 3);
+  EXPECT_THAT(read(source, 7), ElementsAre(0, 1, 2, 100, 101, 102, 200));
+}
+
+TYPED_TEST(InputSourceTest, FiniteSourceEndsAndStaysAtTheEnd) {
+  TypeParam source(Probe(3, true), {.infinite = false});
+  EXPECT_THAT(read(source, 10), ElementsAre(0, 1, 2));
+  EXPECT_FALSE(source.next());
+  source.reset_state();
+  EXPECT_THAT(read(source, 10), ElementsAre(0, 1, 2));
+}
+
+TYPED_TEST(InputSourceTest, ResetInMidPassStartsAgain) {
+  TypeParam source(Probe(3, true));
+  read(source, 2);
+  source.reset_state();
+  EXPECT_THAT(read(source, 4), ElementsAre(0, 1, 2, 100));
+  source.reset_state();
+  source.reset_state();
+  EXPECT_THAT(read(source, 1), ElementsAre(0));
+}
+
+TYPED_TEST(InputSourceTest, ResetGoesToAPositionOfTheStream) {
+  for (const bool knows_size : {true, false}) {
+    TypeParam source(Probe(3, knows_size));
+    source.reset_state(5);
+    EXPECT_THAT(read(source, 3), ElementsAre(102, 200, 201)) << knows_size;
+    source.reset_state(3);
+    EXPECT_THAT(read(source, 2), ElementsAre(100, 101)) << knows_size;
+  }
+}
+
+TYPED_TEST(InputSourceTest, FiniteSourceEndsWithThePassItWasPositionedIn) {
+  for (const bool knows_size : {true, false}) {
+    TypeParam source(Probe(3, knows_size), {.infinite = false});
+    source.reset_state(4);
+    EXPECT_THAT(read(source, 10), ElementsAre(101, 102)) << knows_size;
+    source.reset_state(6);
+    EXPECT_THAT(read(source, 10), ElementsAre(200, 201, 202)) << knows_size;
+  }
+}
+
+TYPED_TEST(InputSourceTest, WholePassesAreSkippedWithoutReadingThem) {
+  Probe::Record record;
+  {
+    TypeParam source(Probe(10, true, &record), {.infinite = false});
+    source.reset_state(1'000'000'002);
+    read(source, 1);
+  }
+  EXPECT_THAT(record.started, ElementsAre(100'000'000));
+  EXPECT_EQ(record.read.at(2), 10'000'000'002);
+}
+
+TYPED_TEST(InputSourceTest, NegativePositionIsAnError) {
+  TypeParam source(numbers(3));
+  EXPECT_THAT([&] { source.reset_state(-1); }, ThrowsMessage<Error>(HasSubstr("got -1")));
+}
+
+TYPED_TEST(InputSourceTest, EmptyPassIsAnErrorWhenInfiniteAndTheEndOtherwise) {
+  TypeParam endless(numbers(0));
+  EXPECT_THAT([&] { endless.next(); }, ThrowsMessage<Error>(HasSubstr("has no datapoints")));
+  TypeParam finite(numbers(0), {.infinite = false});
+  EXPECT_THAT(read(finite, 5), IsEmpty());
+  TypeParam beyond(numbers(0), {.infinite = false});
+  EXPECT_THAT(
+      [&] {
+        beyond.reset_state(1);
+        beyond.next();
+      },
+      ThrowsMessage<Error>(HasSubstr("has no datapoints")));
+}
+
+TYPED_TEST(InputSourceTest, ExceptionOfTheFlowArrivesAfterTheDatapointsBeforeIt) {
+  TypeParam source(fails_after(2));
+  EXPECT_THAT(read(source, 2), ElementsAre(0, 1));
+  EXPECT_THAT([&] { source.next(); }, ThrowsMessage<std::out_of_range>(HasSubstr("record 2")));
+  source.reset_state();
+  EXPECT_THAT(read(source, 2), ElementsAre(0, 1));
+}
+
+TYPED_TEST(InputSourceTest, StopEndsItUntilTheNextReset) {
+  TypeParam source(Probe(3, true));
+  read(source, 1);
+  source.stop();
+  source.stop();
+  EXPECT_FALSE(source.next());
+  source.reset_state(1);
+  EXPECT_THAT(read(source, 2), ElementsAre(1, 2));
+}
+
+TYPED_TEST(InputSourceTest, IsDestroyedCleanlyAtAnyTime) {
+  TypeParam untouched(numbers(3));
+  for (int64_t count = 0; count < 4; ++count) {
+    TypeParam source(numbers(3));
+    source.reset_state();
+    read(source, count);
+  }
+}
+
+TYPED_TEST(InputSourceTest, CanBeMovedInMidPass) {
+  TypeParam source(Probe(3, true));
+  read(source, 2);
+  TypeParam moved = std::move(source);
+  EXPECT_THAT(read(moved, 2), ElementsAre(2, 100));
+}
+
+TYPED_TEST(InputSourceTest, TakesAFlowInEveryFormAndBecomesAPointer) {
+  DataFlowPtr flow = numbers(4) | shuffle({.seed = 1}) | batch(2);
+  TypeParam from_pointer(std::move(flow));
+  EXPECT_EQ(from_pointer.size(), 2);
+  InputSourcePtr pointer = Owned<InputSource>(TypeParam(numbers(4) | batch(2)));
+  EXPECT_EQ(pointer->next()->at(0).size(0), 2);
+  EXPECT_THAT([] { TypeParam source(DataFlowPtr{}); },
+              ThrowsMessage<Error>(HasSubstr("dataflow is null")));
+}
+
+TYPED_TEST(InputSourceTest, UnknownSizeIsUnknown) {
+  EXPECT_EQ(TypeParam(Probe(3, false)).size(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace tensorpack::test
