@@ -147,8 +147,7 @@ TEST(RecorderTest, UndeclaredWritesAreFoundInDebugMode) {
                                .typed<at::Tensor(const at::Tensor&)>();
     return {{"y", op.call(options.inputs[0])}};
   };
-  EXPECT_THAT(record(options).remarks,
-              Contains("undeclared write by tensorpack_test::sneaky_add"));
+  EXPECT_THAT(record(options).remarks, Contains("undeclared write by tensorpack_test::sneaky_add"));
 }
 
 TEST(RecorderTest, ResultsAreKeptOnRequest) {

@@ -39,8 +39,8 @@ inline std::vector<std::string> operators(const Trace& trace) {
 
 /// One run of a program made of the trace as it is.
 inline at::Tensor run(const Trace& trace, const Tensors& inputs, const std::string& fetch = "") {
-  const std::vector<std::string> fetches = fetch.empty() ? std::vector<std::string>{}
-                                                         : std::vector<std::string>{fetch};
+  const std::vector<std::string> fetches =
+      fetch.empty() ? std::vector<std::string>{} : std::vector<std::string>{fetch};
   Tensors copies;
   for (const at::Tensor& input : inputs) copies.push_back(input.clone());
   const Tensors values = Program(trace, fetches).run(copies);
