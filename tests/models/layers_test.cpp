@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers against libtorch's own functions: values, variable names and shapes, errors.
+#include <gmock/gmock.h>
+#include <torch/types.h>
+
+#include "tensorpack/graph/graph.h"
+#include "tensorpack/models/batch_norm.h"
+#include "tensorpack/models/conv2d.h"
+#include "tensorpack/models/dropout.h"
+#include "tensorpack/models/fully_connected.h"
+#include "tensorpack/models/pooling.h"
+#include "tensorpack/tower/tower_context.h"
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+class LayersTest : public testing::Test {
+ protected:
+  at::Tensor variable(const std::string& name) { return graph_.variables().at(name).tensor; }
+  void train() { tower_.emplace(graph_); }
+  void predict() {
+    tower_.reset();
+    tower_.emplace(graph_, TowerOptions{.is_training = false, .shares_variables = true});
+  }
+
+  Graph graph_;
+  std::optional<TowerContext> tower_;
+};
+
+TEST_F(LayersTest, Conv2DIsAConvolutionWithNamedVariables) {
+  train();
+  const at::Tensor x = at::randn({2, 3, 9, 7});
+  const at::Tensor y = Conv2D("conv", x,
+                              {.filters = 4,
+                               .kernel_size = {3, 5},
+                               .strides = 2,
+                               .padding = Padding::of({1, 2}),
+                               .activation = torch::relu});
+  EXPECT_THAT(variable("conv/W").sizes().vec(), ElementsAre(4, 3, 3, 5));
+  EXPECT_THAT(variable("conv/b").sizes().vec(), ElementsAre(4));
+  EXPECT_TRUE(at::equal(y, at::relu(at::conv2d(x, variable("conv/W"), variable("conv/b"), {2, 2},
+                                               at::IntArrayRef{1, 2}))));
+  EXPECT_TRUE(tower_->call().tensor("conv/output").is_same(y));
+}
+
+TEST_F(LayersTest, SamePaddingRoundsTheOutputSizeUp) {
+  train();
+  int index = 0;
+  for (int64_t size : {5, 6, 7, 8}) {
+    for (int64_t stride : {1, 2, 3}) {
+      for (int64_t kernel : {1, 2, 3, 4, 5}) {
+        const at::Tensor y = Conv2D("conv" + std::to_string(index++), at::randn({1, 1, size, size}),
+                                    {.filters = 1, .kernel_size = kernel, .strides = stride});
+        EXPECT_EQ(y.size(2), (size + stride - 1) / stride)
+            << size << ' ' << stride << ' ' << kernel;
+      }
+    }
+  }
+}
+
+TEST_F(LayersTest, OddSamePaddingGoesToTheBottomAndTheRight) {
+  train();
+  const at::Tensor x = at::arange(16).to(at::kFloat).reshape({1, 1, 4, 4});
+  const at::Tensor y = Conv2D(
+      "conv", x, {.filters = 1, .kernel_size = 3, .strides = 2, .kernel_init = init::ones()});
+  EXPECT_TRUE(at::equal(y, at::conv2d(at::constant_pad_nd(x, {0, 1, 0, 1}), variable("conv/W"),
+                                      variable("conv/b"), 2)));
+}
+
+TEST_F(LayersTest, GroupsShareNoChannels) {
+  train();
+  const at::Tensor x = at::randn({1, 4, 5, 5});
+  const at::Tensor y = Conv2D("conv", x, {.filters = 6, .kernel_size = 3, .groups = 2});
+  EXPECT_THAT(variable("conv/W").sizes().vec(), ElementsAre(6, 2, 3, 3));
+  EXPECT_TRUE(at::equal(y, at::conv2d(x, variable("conv/W"), variable("conv/b"), 1, 1, 1, 2)));
+}
+
+TEST_F(LayersTest, FullyConnectedFlattensItsInput) {
+  train();
+  const at::Tensor x = at::randn({2, 3, 4});
+  const at::Tensor y = FullyConnected("fc", x, {.units = 5, .use_bias = false});
+  EXPECT_THAT(variable("fc/W").sizes().vec(), ElementsAre(5, 12));
+  EXPECT_EQ(graph_.variables().find("fc/b"), nullptr);
+  EXPECT_TRUE(at::equal(y, at::linear(x.flatten(1), variable("fc/W"))));
+}
+
+TEST_F(LayersTest, PoolingIsThatOfLibtorch) {
+  train();
+  const at::Tensor x = at::randn({2, 3, 8, 8});
+  EXPECT_TRUE(
+      at::equal(MaxPooling("max", x, 3, {.strides = 2, .padding = 1}), at::max_pool2d(x, 3, 2, 1)));
+  EXPECT_TRUE(at::equal(AvgPooling("avg", x, 2), at::avg_pool2d(x, 2)));
+  EXPECT_TRUE(at::equal(GlobalAvgPooling("global", x), x.mean({2, 3})));
+}
+
+TEST_F(LayersTest, BatchNormTrainsOnTheBatchAndPredictsOnMovingAverages) {
+  train();
+  const at::Tensor x = at::randn({16, 3, 4, 4}) * 2 + 1;
+  const at::Tensor y = BatchNorm("bn", x, {.momentum = 0.8});
+  EXPECT_LT(y.mean().abs().item<double>(), 1e-5);
+  EXPECT_TRUE(at::allclose(variable("bn/mean/EMA"), x.mean({0, 2, 3}) * 0.2));
+  EXPECT_TRUE(at::allclose(variable("bn/variance/EMA"), x.var({0, 2, 3}) * 0.2 + 0.8));
+  EXPECT_EQ(graph_.variables().at("bn/mean/EMA").role, VariableRole::kModel);
+  EXPECT_EQ(graph_.variables().at("bn/gamma").role, VariableRole::kTrainable);
+
+  predict();
+  const at::Tensor before = variable("bn/mean/EMA").clone();
+  const at::Tensor z = BatchNorm("bn", x, {.momentum = 0.8});
+  EXPECT_TRUE(at::equal(variable("bn/mean/EMA"), before));
+  const at::Tensor mean = before.reshape({1, 3, 1, 1});
+  const at::Tensor variance = variable("bn/variance/EMA").reshape({1, 3, 1, 1});
+  EXPECT_TRUE(at::allclose(z, (x - mean) / (variance + 1e-5).sqrt(), 1e-4, 1e-5));
+}
+
+TEST_F(LayersTest, OnlyTheMainTowerKeepsStatistics) {
+  train();
+  BatchNorm("bn", at::randn({8, 2}));
+  const at::Tensor before = variable("bn/mean/EMA").clone();
+  tower_.reset();
+  tower_.emplace(graph_,
+                 TowerOptions{.name = "tower1", .index = 1, .total = 2, .shares_variables = true});
+  BatchNorm("bn", at::randn({8, 2}));
+  EXPECT_TRUE(at::equal(variable("bn/mean/EMA"), before));
+}
+
+TEST_F(LayersTest, DropoutActsInTrainingAlone) {
+  train();
+  const at::Tensor x = at::ones({1000});
+  const at::Tensor y = Dropout("drop", x, {.rate = 0.25});
+  EXPECT_NEAR((y == 0).to(at::kFloat).mean().item<double>(), 0.25, 0.06);
+  EXPECT_NEAR(y.max().item<double>(), 1 / 0.75, 1e-6);
+  predict();
+  EXPECT_TRUE(at::equal(Dropout("drop", x, {.rate = 0.25}), x));
+}
+
+TEST_F(LayersTest, ArgScopesMergeAndTheCallWins) {
+  train();
+  const at::Tensor x = at::randn({1, 1, 6, 6});
+  ArgScope outer(Conv2DOptions{.kernel_size = 3, .activation = torch::relu, .use_bias = false});
+  {
+    ArgScope inner(Conv2DOptions{.kernel_size = 5});
+    Conv2D("inner", x, {.filters = 2});
+    Conv2D("call", x, {.filters = 2, .kernel_size = 1});
+  }
+  const at::Tensor y = Conv2D("outer", x, {.filters = 2});
+  EXPECT_EQ(variable("inner/W").size(2), 5);
+  EXPECT_EQ(variable("call/W").size(2), 1);
+  EXPECT_EQ(variable("outer/W").size(2), 3);
+  EXPECT_EQ(graph_.variables().find("inner/b"), nullptr);
+  EXPECT_GE(y.min().item<double>(), 0);
+}
+
+TEST_F(LayersTest, ErrorsNameTheLayerAndItsInput) {
+  train();
+  VariableScope scope("gen");
+  const at::Tensor image = at::randn({2, 3, 8, 8});
+  EXPECT_THAT([&] { Conv2D("c0", image, {.kernel_size = 3}); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("[Conv2D 'gen/c0']"), HasSubstr(".filters"))));
+  EXPECT_THAT([&] { Conv2D("c1", image[0], {.filters = 1, .kernel_size = 3}); },
+              ThrowsMessage<Error>(HasSubstr("must be [N, C, H, W], got [3, 8, 8]")));
+  EXPECT_THAT([&] { Conv2D("c2", image, {.filters = 4, .kernel_size = 3, .groups = 2}); },
+              ThrowsMessage<Error>(HasSubstr("2 groups do not divide 3 input channels")));
+  EXPECT_THAT(
+      [&] { Conv2D("c3", image, {.filters = 1, .kernel_size = 11, .padding = Padding::valid()}); },
+      ThrowsMessage<Error>(HasSubstr("[Conv2D 'gen/c3', input [2, 3, 8, 8]]")));
+  EXPECT_THAT([&] { FullyConnected("fc", at::randn({3}), {.units = 2}); },
+              ThrowsMessage<Error>(HasSubstr("needs a batch dimension")));
+  EXPECT_THAT(
+      [&] {
+        BatchNorm("bn", at::randn({2, 3, 4}));
+      },
+      ThrowsMessage<Error>(HasSubstr("got [2, 3, 4]")));
+  EXPECT_THAT([&] { Dropout("drop", image, {.rate = 1}); },
+              ThrowsMessage<Error>(HasSubstr("the rate is 1")));
+}
+
+}  // namespace
+}  // namespace tensorpack::test

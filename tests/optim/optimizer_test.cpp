@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every optimizer against torch::optim over 50 steps, and what happens to odd costs.
+#include <gmock/gmock.h>
+#include <torch/optim.h>
+
+#include "tensorpack/graph/graph.h"
+#include "tensorpack/optim/adam.h"
+#include "tensorpack/optim/sgd.h"
+#include "tensorpack/session/session.h"
+#include "tensorpack/tower/tower_context.h"
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+constexpr int kSteps = 50;
+constexpr int kChangeOfRate = 20;
+constexpr double kLaterRate = 0.003;
+
+at::Tensor cost_of(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& w2) {
+  return at::mm(at::tanh(at::mm(x, w1)), w2).square().mean();
+}
+
+std::vector<at::Tensor> make_batches() {
+  torch::manual_seed(5);
+  std::vector<at::Tensor> batches;
+  for (int i = 0; i < kSteps; ++i) batches.push_back(at::randn({8, 4}));
+  return batches;
+}
+
+// Trains with ours as a recorded program; returns the variables at the end.
+template <typename Ours>
+std::vector<at::Tensor> train_ours(Ours optimizer, const std::vector<at::Tensor>& batches) {
+  Graph graph;
+  const Op step = graph.define({
+      .name = "step",
+      .inputs = {{"x", {-1, 4}}},
+      .body =
+          [&](const std::vector<at::Tensor>& inputs) {
+            TowerContext tower(graph);
+            const at::Tensor w1 = get_variable("w1", {4, 6}, init::normal(0.5));
+            const at::Tensor w2 = get_variable("w2", {6, 2}, init::normal(0.5));
+            minimize(optimizer, cost_of(inputs[0], w1, w2), graph.variables().trainable());
+            return NamedTensors();
+          },
+  });
+  Session session(graph);
+  for (int i = 0; i < kSteps; ++i) {
+    if (i == kChangeOfRate) graph.variables().at("learning_rate").tensor.fill_(kLaterRate);
+    session.run(step, {}, {{"x", batches[i]}});
+  }
+  return {graph.variables().at("w1").tensor.detach(), graph.variables().at("w2").tensor.detach()};
+}
+
+// The first values of the variables of train_ours().
+std::vector<at::Tensor> first_values() {
+  Graph graph;
+  CallScope call(graph);
+  return {get_variable("w1", {4, 6}, init::normal(0.5)).detach().clone().requires_grad_(true),
+          get_variable("w2", {6, 2}, init::normal(0.5)).detach().clone().requires_grad_(true)};
+}
+
+template <typename Theirs, typename Options>
+std::vector<at::Tensor> train_theirs(Options options, const std::vector<at::Tensor>& batches) {
+  std::vector<at::Tensor> weights = first_values();
+  Theirs optimizer(weights, options);
+  for (int i = 0; i < kSteps; ++i) {
+    if (i == kChangeOfRate) {
+      static_cast<Options&>(optimizer.param_groups()[0].options()).lr(kLaterRate);
+    }
+    optimizer.zero_grad();
+    cost_of(batches[i], weights[0], weights[1]).backward();
+    optimizer.step();
+  }
+  return {weights[0].detach(), weights[1].detach()};
+}
+
+void expect_equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_LT((a[i] - b[i]).abs().max().item<double>(), 2e-6) << "weight " << i;
+  }
+}
+
+TEST(SGDTest, EqualsTorch) {
+  const auto batches = make_batches();
+  expect_equal(
+      train_ours(SGD({.lr = 0.05, .weight_decay = 0.01}), batches),
+      train_theirs<torch::optim::SGD>(torch::optim::SGDOptions(0.05).weight_decay(0.01), batches));
+}
+
+TEST(SGDTest, MomentumEqualsTorch) {
+  const auto batches = make_batches();
+  expect_equal(
+      train_ours(Momentum(0.05), batches),
+      train_theirs<torch::optim::SGD>(torch::optim::SGDOptions(0.05).momentum(0.9), batches));
+}
+
+TEST(SGDTest, NesterovEqualsTorch) {
+  const auto batches = make_batches();
+  expect_equal(train_ours(SGD({.lr = 0.05, .momentum = 0.9, .nesterov = true}), batches),
+               train_theirs<torch::optim::SGD>(
+                   torch::optim::SGDOptions(0.05).momentum(0.9).nesterov(true), batches));
+}
+
+TEST(AdamTest, EqualsTorch) {
+  const auto batches = make_batches();
+  expect_equal(train_ours(Adam({.lr = 0.01, .weight_decay = 0.02}), batches),
+               train_theirs<torch::optim::Adam>(torch::optim::AdamOptions(0.01).weight_decay(0.02),
+                                                batches));
+}
+
+TEST(OptimizerTest, SlotsAreSavedVariablesNamedAfterTheirs) {
+  Graph graph;
+  TowerContext tower(graph);
+  get_variable("layer/W", {3}, init::ones());
+  Adam adam;
+  minimize(adam, graph.variables().at("layer/W").tensor.sum(), graph.variables().trainable());
+  for (const char* name : {"layer/W/Adam_m", "layer/W/Adam_v", "Adam/step", "learning_rate"}) {
+    EXPECT_EQ(graph.variables().at(name).role, VariableRole::kGlobal) << name;
+  }
+}
+
+TEST(MinimizeTest, OddCostsAreErrors) {
+  Graph graph;
+  TowerContext tower(graph);
+  const at::Tensor w = get_variable("w", {3}, init::ones());
+  SGD sgd;
+  const auto variables = graph.variables().trainable();
+  EXPECT_THAT([&] { minimize(sgd, w * 2, variables); },
+              ThrowsMessage<Error>(HasSubstr("must be a scalar, got a tensor of shape [3]")));
+  EXPECT_THAT([&] { minimize(sgd, w.detach().sum(), variables); },
+              ThrowsMessage<Error>(HasSubstr("depends on no trainable variable")));
+  EXPECT_THAT([&] { minimize(sgd, w.sum(), {}); },
+              ThrowsMessage<Error>(HasSubstr("there is no trainable variable")));
+}
+
+TEST(MinimizeTest, VariablesWithoutGradientStay) {
+  Graph graph;
+  TowerContext tower(graph);
+  const at::Tensor used = get_variable("used", {}, init::ones());
+  const at::Tensor unused = get_variable("unused", {}, init::ones());
+  SGD sgd({.lr = 0.5});
+  minimize(sgd, used * 1, graph.variables().trainable());
+  EXPECT_EQ(used.item<float>(), 0.5F);
+  EXPECT_EQ(unused.item<float>(), 1.F);
+}
+
+TEST(OptimizerTest, ImpossibleOptionsAreErrors) {
+  EXPECT_THAT([] { SGD({.lr = -1}); }, ThrowsMessage<Error>(HasSubstr("must not be negative")));
+  EXPECT_THAT([] { SGD({.nesterov = true}); }, ThrowsMessage<Error>(HasSubstr("momentum above 0")));
+  EXPECT_THAT([] { Adam({.beta1 = 1}); }, ThrowsMessage<Error>(HasSubstr("[0, 1)")));
+}
+
+}  // namespace
+}  // namespace tensorpack::test
