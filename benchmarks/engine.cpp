@@ -62,7 +62,7 @@ class Training {
  private:
   Workload work_;
   SGD optimizer_ = Momentum(0.01);
-  Graph graph_;
+  Graph graph_{{.channels_last = true}};
   Session session_;
   Op op_;
   Feeds feeds_;
