@@ -6,6 +6,7 @@
 
 namespace tensorpack::bench {
 
+void add_engine_benchmarks(Suite& suite);
 void add_utils_benchmarks(Suite& suite);
 
 }  // namespace tensorpack::bench

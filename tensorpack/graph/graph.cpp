@@ -97,6 +97,9 @@ Variable& Graph::create_variable(const std::string& name, at::IntArrayRef shape,
     options.init(value, at::detail::createCPUGenerator(hash_name(name, options_.seed)));
   }
   value = value.to(device);
+  if (options_.channels_last && options.role == VariableRole::kTrainable && value.dim() == 4) {
+    value = value.contiguous(at::MemoryFormat::ChannelsLast);
+  }
   if (options.role == VariableRole::kTrainable) value.set_requires_grad(true);
   Variable& variable = variables_.add({name, value, options.role});
   if (guard_ != nullptr) guard_->on_created(variable);

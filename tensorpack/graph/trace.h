@@ -100,7 +100,4 @@ struct Trace {
   void erase_nodes(const std::vector<char>& remove);
 };
 
-/// One line per node: results, operator, arguments, marks for writes and views, scope.
-std::string dump_text(const Trace& trace);
-
 }  // namespace tensorpack

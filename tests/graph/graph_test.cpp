@@ -101,6 +101,24 @@ TEST(GraphTest, DefineWorksWhereGradientsAreSwitchedOff) {
                 }});
 }
 
+TEST(GraphTest, ChannelsLastChangesTheMemoryFormatOfWeightsAlone) {
+  Graph plain({.seed = 1});
+  Graph graph({.seed = 1, .channels_last = true});
+  at::Tensor expected, w;
+  {
+    CallScope call(plain);
+    expected = get_variable("W", {4, 3, 2, 2}, init::normal(1));
+  }
+  {
+    CallScope call(graph);
+    w = get_variable("W", {4, 3, 2, 2}, init::normal(1));
+    EXPECT_TRUE(get_variable("b", {4}).is_contiguous());
+  }
+  EXPECT_TRUE(w.is_contiguous(at::MemoryFormat::ChannelsLast));
+  EXPECT_TRUE(w.is_leaf());
+  EXPECT_TRUE(at::equal(w, expected));
+}
+
 TEST(GraphTest, TrialShapeIsUsed) {
   Graph graph;
   graph.define({.name = "step",

@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "tensorpack/graph/dump.h"
 #include "tensorpack/graph/passes/passes.h"
 #include "tensorpack/graph/program.h"
 #include "tensorpack/graph/recorder.h"

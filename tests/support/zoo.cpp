@@ -6,8 +6,11 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
+#include <memory>
 
 #include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/optim/adam.h"
+#include "tensorpack/optim/sgd.h"
 #include "tensorpack/tower/tower_context.h"
 
 namespace tensorpack {
@@ -371,40 +374,16 @@ std::vector<ZooModel> make_zoo() {
   return models;
 }
 
-// ---- optimizers, all of whose state lives in variables
-
-Tensor slot(const Variable& variable, const std::string& name) {
-  return get_variable("optimizer/" + variable.name + "/" + name, variable.tensor.sizes(),
-                      {.role = VariableRole::kGlobal});
-}
-
-void apply(ZooOptimizer optimizer, const std::vector<Variable*>& variables,
-           const Tensors& gradients) {
-  at::NoGradGuard no_grad;
-  const Tensor lr = get_scalar_variable("learning_rate", 0.01);
-  if (optimizer == ZooOptimizer::kSgd) {
-    for (size_t i = 0; i < variables.size(); ++i) variables[i]->tensor.sub_(gradients[i] * lr);
-    return;
+std::unique_ptr<Optimizer> make_optimizer(ZooOptimizer optimizer) {
+  switch (optimizer) {
+    case ZooOptimizer::kSgd:
+      return std::make_unique<SGD>(SGDOptions{.lr = 0.01});
+    case ZooOptimizer::kMomentum:
+      return std::make_unique<SGD>(SGDOptions{.lr = 0.01, .momentum = 0.9});
+    case ZooOptimizer::kAdam:
+      return std::make_unique<Adam>(AdamOptions{.lr = 0.01});
   }
-  if (optimizer == ZooOptimizer::kMomentum) {
-    for (size_t i = 0; i < variables.size(); ++i) {
-      const Tensor momentum = slot(*variables[i], "momentum");
-      momentum.mul_(0.9).add_(gradients[i]);
-      variables[i]->tensor.sub_(momentum * lr);
-    }
-    return;
-  }
-  const std::string first_name = variables.front()->name;
-  const Tensor step = get_scalar_variable("optimizer/" + first_name + "/step", 0);
-  step.add_(1);
-  const Tensor rate = lr * at::sqrt(1 - at::pow(0.999, step)) / (1 - at::pow(0.9, step));
-  for (size_t i = 0; i < variables.size(); ++i) {
-    const Tensor m = slot(*variables[i], "m");
-    const Tensor v = slot(*variables[i], "v");
-    m.mul_(0.9).add_(gradients[i], 0.1);
-    v.mul_(0.999).addcmul_(gradients[i], gradients[i], 0.001);
-    variables[i]->tensor.sub_(m / (v.sqrt() + 1e-8) * rate);
-  }
+  return nullptr;
 }
 
 }  // namespace
@@ -431,21 +410,27 @@ Op define_training(Graph& graph, const ZooModel& model, ZooOptimizer optimizer) 
       .name = model.name,
       .inputs = model.inputs,
       .body =
-          [&graph, build = model.build, optimizer](const Tensors& in) {
+          [&graph, build = model.build,
+           optimizer = std::shared_ptr(make_optimizer(optimizer))](const Tensors& in) {
             TowerContext tower(graph);
             const std::vector<ZooLoss> losses = build(in);
-            std::vector<std::vector<Variable*>> variables;
-            std::vector<Tensors> gradients;  // all of them first: updates are in place
-            for (const ZooLoss& loss : losses) {
-              variables.push_back(graph.variables().trainable(loss.variables));
+            std::vector<Gradients> gradients(
+                losses.size());  // all of them first: updates are in place
+            for (size_t i = 0; i < losses.size(); ++i) {
               Tensors tensors;
-              for (const Variable* variable : variables.back()) tensors.push_back(variable->tensor);
-              const bool is_last = gradients.size() + 1 == losses.size();
-              gradients.push_back(torch::autograd::grad({loss.value}, tensors, {}, !is_last));
+              for (Variable* variable : graph.variables().trainable(losses[i].variables)) {
+                gradients[i].push_back({variable, {}});
+                tensors.push_back(variable->tensor);
+              }
+              const bool is_last = i + 1 == losses.size();
+              const Tensors values =
+                  torch::autograd::grad({losses[i].value}, tensors, {}, !is_last);
+              for (size_t k = 0; k < values.size(); ++k) gradients[i][k].value = values[k];
             }
             NamedTensors outputs;
+            at::NoGradGuard no_grad;
             for (size_t i = 0; i < losses.size(); ++i) {
-              apply(optimizer, variables[i], gradients[i]);
+              optimizer->apply_gradients(gradients[i]);
               outputs.emplace("loss" + std::to_string(i), losses[i].value);
             }
             return outputs;

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replaying a recorded training step against calling the function every time.
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "benchmarks/engine_models.h"
+#include "benchmarks/groups.h"
+#include "benchmarks/peer_process.h"
+#include "tensorpack/optim/sgd.h"
+#include "tensorpack/session/cpu_allocator.h"
+#include "tensorpack/session/session.h"
+#include "tensorpack/tower/tower_context.h"
+#include "tensorpack/utils/startup.h"
+
+namespace tensorpack::bench {
+namespace {
+
+// Parameters as variables of the graph.
+struct GraphParameters {
+  at::Tensor weight(const std::string& name, at::IntArrayRef shape) {
+    return get_variable(name, shape, init::he_normal());
+  }
+  at::Tensor bias(const std::string& name, int64_t size) { return get_variable(name, {size}); }
+  at::Tensor scale(const std::string& name, int64_t size) {
+    return get_variable(name, {size}, init::ones());
+  }
+  at::Tensor statistic(const std::string& name, int64_t size, double first) {
+    return get_variable(name, {size},
+                        {.init = init::constant(first), .role = VariableRole::kModel});
+  }
+};
+
+// One model, trained by one executor.
+class Training {
+ public:
+  Training(const std::string& model, ExecutorKind executor)
+      : work_(workload(model)), session_(graph_, {.executor = executor}) {
+    tune_process();
+    std::vector<int64_t> shape = work_.batch;
+    op_ = graph_.define({
+        .name = model,
+        .inputs = {{"x", shape}, {"label", {shape[0]}, at::kLong}},
+        .body = [this](const std::vector<at::Tensor>& in) -> NamedTensors {
+          TowerContext tower(graph_);
+          GraphParameters parameters;
+          const at::Tensor cost =
+              at::cross_entropy_loss(logits_of(work_.model, parameters, in[0]), in[1]);
+          minimize(optimizer_, cost, graph_.variables().trainable());
+          return {{"cost", cost}};
+        },
+    });
+    graph_.finalize();
+    feeds_ = {{"x", at::randn(shape)},
+              {"label", at::randint(0, 10, {shape[0]}, at::TensorOptions(at::kLong))}};
+  }
+
+  void step() { session_.run(op_, {"cost"}, feeds_); }
+
+ private:
+  Workload work_;
+  SGD optimizer_ = Momentum(0.01);
+  Graph graph_{{.channels_last = true}};
+  Session session_;
+  Op op_;
+  Feeds feeds_;
+};
+
+double seconds_of(Training& training) {
+  const auto start = std::chrono::steady_clock::now();
+  training.step();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+PeerProcess stock_eager(const std::string& model) {
+  const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  return PeerProcess(
+      {(program / "bench_engine_peer").string(), model, std::to_string(at::get_num_threads())});
+}
+
+Figure against_stock(const Stopwatch& watch, const std::string& model) {
+  Training replay(model, ExecutorKind::kReplay);
+  return watch.compare({
+      .ours = [&] { replay.step(); },
+      .peer = stock_eager(model),
+      .peer_name = "eager libtorch, default allocator",
+  });
+}
+
+Figure against_pooled(const Stopwatch& watch, const std::string& model) {
+  Training replay(model, ExecutorKind::kReplay);
+  Training eager(model, ExecutorKind::kEager);
+  return watch.compare({
+      .ours = [&] { replay.step(); },
+      .peer = [&] { eager.step(); },
+      .peer_name = "eager libtorch, our allocator",
+  });
+}
+
+Figure against_python(const Stopwatch& watch, const std::string& model) {
+  Training replay(model, ExecutorKind::kReplay);
+  return watch.compare({
+      .ours = [&] { replay.step(); },
+      .peer = PeerProcess::python("engine.py", {model, std::to_string(at::get_num_threads())}),
+      .peer_name = "python3-torch",
+  });
+}
+
+double peak_megabytes(ExecutorKind executor) {
+  Training training("resnet18", executor);
+  for (int i = 0; i < 2; ++i) training.step();
+  reset_peak_cpu_memory();
+  training.step();
+  return static_cast<double>(cpu_memory_stats().peak_bytes_in_use) / (1 << 20);
+}
+
+Figure peak_memory(const Stopwatch&) {
+  const double ours = peak_megabytes(ExecutorKind::kReplay);
+  const double peer = peak_megabytes(ExecutorKind::kEager);
+  if (ours == 0) throw Skip("the caching allocator is not installed");
+  return {.value = peer / ours, .peer_name = "eager"};
+}
+
+// The first run records, plans, verifies and replays.
+Figure record_cost(const Stopwatch&) {
+  Training eager("lenet", ExecutorKind::kEager);
+  for (int i = 0; i < 5; ++i) eager.step();
+  double step = seconds_of(eager);
+  for (int i = 0; i < 10; ++i) step = std::min(step, seconds_of(eager));
+  Training replay("lenet", ExecutorKind::kReplay);
+  return {.value = seconds_of(replay) / step, .unit = "eager steps", .peer_name = "eager"};
+}
+
+}  // namespace
+
+void add_engine_benchmarks(Suite& suite) {
+  const auto add = [&](const std::string& name, auto function, const std::string& model) {
+    suite.add("engine/" + name, [=](const Stopwatch& watch) { return function(watch, model); });
+  };
+  add("mlp64_replay_vs_eager", against_stock, "mlp64");
+  add("lenet_replay_vs_stock_eager", against_stock, "lenet");
+  add("resnet18_replay_vs_stock_eager", against_stock, "resnet18");
+  add("lenet_replay_vs_pooled_eager", against_pooled, "lenet");
+  add("resnet18_replay_vs_pooled_eager", against_pooled, "resnet18");
+  add("mlp64_vs_python", against_python, "mlp64");
+  add("lenet_vs_python", against_python, "lenet");
+  suite.add("engine/resnet18_peak_memory_vs_eager", peak_memory);
+  suite.add("engine/record_cost_in_eager_steps", record_cost);
+}
+
+}  // namespace tensorpack::bench
