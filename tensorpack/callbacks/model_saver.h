@@ -18,7 +18,8 @@ struct ModelSaverOptions {
   std::filesystem::path checkpoint_dir = {};
 };
 
-/// Saves all variables, except local ones, to `model-<global_step>.safetensors` when triggered.
+/// Saves all variables, except local ones, to `model-<global_step>.safetensors` when triggered, and
+/// when SIGTERM ends the training.
 ///
 /// Throws Error before the first step when there is no directory or it cannot be written. Later a
 /// checkpoint that cannot be written is an error in the log, and training goes on; there is never
@@ -30,6 +31,7 @@ class ModelSaver final : public Callback {
   void setup_graph() override;
   void before_train() override;
   void trigger() override;
+  void on_terminate() override { trigger(); }
 
  private:
   ModelSaverOptions options_;
