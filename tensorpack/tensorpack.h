@@ -40,6 +40,8 @@
 #include "tensorpack/monitors/scalar_printer.h"
 #include "tensorpack/optim/adam.h"
 #include "tensorpack/optim/sgd.h"
+#include "tensorpack/predict/offline_predictor.h"
+#include "tensorpack/predict/online_predictor.h"
 #include "tensorpack/session/hooked_session.h"
 #include "tensorpack/session/session.h"
 #include "tensorpack/session/session_init.h"
