@@ -3,6 +3,7 @@
 
 #include <csignal>
 
+#include "tensorpack/callbacks/merge_all_summaries.h"
 #include "tensorpack/callbacks/progress_bar.h"
 #include "tensorpack/callbacks/run_monitors.h"
 #include "tensorpack/callbacks/step_counter.h"
@@ -18,7 +19,7 @@
 
 namespace tensorpack {
 
-OwnedList<Callback> default_callbacks() { return {ProgressBar()}; }
+OwnedList<Callback> default_callbacks() { return {ProgressBar(), MergeAllSummaries()}; }
 
 OwnedList<MonitorBase> default_monitors() { return {JSONWriter(), ScalarPrinter()}; }
 

@@ -46,7 +46,7 @@ struct TrainOptions {
   int64_t starting_step = 0;
 };
 
-/// Show progress.
+/// Show progress, report moving averages.
 OwnedList<Callback> default_callbacks();
 /// Write stats.json, print scalars.
 OwnedList<MonitorBase> default_monitors();
