@@ -50,6 +50,7 @@
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/tower/tower_func.h"
 #include "tensorpack/tower/tower_handle.h"
+#include "tensorpack/train/auto_resume.h"
 #include "tensorpack/train/run_main.h"
 #include "tensorpack/train/single_cost_trainer.h"
 #include "tensorpack/train/tower_trainer.h"

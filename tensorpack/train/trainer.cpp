@@ -175,10 +175,10 @@ void Trainer::run_epoch(const SignalWatch& signals, int64_t starting_step) {
   Timer timer;
   for (int64_t step = starting_step; step < loop_.steps_per_epoch; ++step) {
     if (hooked_sess().should_stop()) return;
-    if (signals.received() != 0) end_by_signal(signals.received());
     loop_.local_step = step;
     run_step();
     callbacks_.trigger_step();
+    if (signals.received() != 0) end_by_signal(signals.received());
   }
   const double seconds = timer.seconds();
   callbacks_.after_epoch();

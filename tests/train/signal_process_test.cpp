@@ -10,13 +10,12 @@ namespace tensorpack {
 namespace {
 
 using testing::HasSubstr;
-using testing::MatchesRegex;
 
-class SignalTest : public testing::Test {
+class SignalProcessTest : public testing::Test {
  protected:
   // Starts the child, sends the signal in mid-training, and returns the exit status.
   int end_by(int signal, const std::string& saver = "none") {
-    ChildProcess child({TENSORPACK_SIGNAL_CHILD, dir_.path().string(), saver});
+    ChildProcess child({TENSORPACK_TRAIN_CHILD, "wait", dir_.path().string(), saver});
     EXPECT_TRUE(child.read_until("running\n")) << child.output();
     child.send(signal);
     const int status = child.wait();
@@ -28,26 +27,26 @@ class SignalTest : public testing::Test {
   std::string output_;
 };
 
-TEST_F(SignalTest, InterruptEndsWith130AfterAfterTrain) {
+TEST_F(SignalProcessTest, InterruptEndsWith130AfterAfterTrain) {
   EXPECT_EQ(end_by(SIGINT, "saver"), 130);
   EXPECT_THAT(output_, HasSubstr("Training was interrupted (SIGINT) at global_step = "));
   EXPECT_THAT(output_, HasSubstr("after_train at "));
   EXPECT_THROW(load_checkpoint(dir_.path()), std::exception) << "only SIGTERM saves";
 }
 
-TEST_F(SignalTest, TerminateEndsWith143AfterAfterTrain) {
+TEST_F(SignalProcessTest, TerminateEndsWith143AfterAfterTrain) {
   EXPECT_EQ(end_by(SIGTERM), 143);
   EXPECT_THAT(output_, HasSubstr("Training was terminated (SIGTERM) at global_step = "));
   EXPECT_THAT(output_, HasSubstr("after_train at "));
 }
 
-TEST_F(SignalTest, TerminateLeavesACheckpointOfTheLastStep) {
+TEST_F(SignalProcessTest, TerminateLeavesACheckpointOfTheLastStep) {
   EXPECT_EQ(end_by(SIGTERM, "saver"), 143);
   const Checkpoint checkpoint = load_checkpoint(dir_.path());
   EXPECT_THAT(output_, HasSubstr("after_train at " + std::to_string(checkpoint.global_step)));
 }
 
-TEST_F(SignalTest, TerminateSavesThoughTheSaverIsScheduled) {
+TEST_F(SignalProcessTest, TerminateSavesThoughTheSaverIsScheduled) {
   EXPECT_EQ(end_by(SIGTERM, "periodic"), 143);
   EXPECT_GE(load_checkpoint(dir_.path()).global_step, 3);
 }
