@@ -37,7 +37,8 @@ endforeach()
 
 if(NOT TENSORPACK_MISSING AND NOT TARGET tensorpack::dependencies)
   add_library(tensorpack::dependencies INTERFACE IMPORTED)
-  target_link_libraries(tensorpack::dependencies INTERFACE
+  # stdc++ comes first: libtorch 2.x exports parts of std::filesystem that crash when called.
+  target_link_libraries(tensorpack::dependencies INTERFACE stdc++
     fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json Threads::Threads ${TORCH_LIBRARIES})
   # libtorch 2.x ships an fmt of its own. Its folder would win over the compiler's default one, where
   # a packaged fmt lies and which cannot be named earlier: a link to that fmt can.

@@ -121,6 +121,8 @@ std::optional<std::string> reason_not_recordable(const c10::OperatorHandle& op, 
     return kHostRead;
   }
   if (op.hasTag(at::Tag::data_dependent_output)) return kHostRead;
+  // Tagged in 2.x, but its shapes follow from lengths that are plain numbers in this overload.
+  if (name == "aten::_ctc_loss" && op.operator_name().overload_name.empty()) return std::nullopt;
   if (op.hasTag(at::Tag::dynamic_output_shape) && (!is_indexing(name) || has_mask)) {
     return kDynamicShape;
   }

@@ -54,6 +54,8 @@ std::optional<c10::OperatorHandle> out_form_of(const Node& node) {
     }
     return names;
   }();
+  // Losses compute every element into `out` before they reduce it: it would grow and shrink.
+  if (node.op.operator_name().name.ends_with("_loss")) return std::nullopt;
   auto found = by_name.find(node.op.operator_name().name);
   if (found == by_name.end() || node.keys.empty()) return std::nullopt;
   for (const c10::OperatorName& name : found->second) {

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/session/replay_executor.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <gmock/gmock.h>
+
+#include "tensorpack/session/session.h"
+#include "tests/session/models.h"
+#include "tests/support/throws.h"
+
+namespace tensorpack {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+size_t occurrences(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST(ReplayExecutorTest, FetchSetsShareOneRecording) {
+  Graph graph;
+  int calls = 0;
+  const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
+    ++calls;
+    return {{"a", x.sum()}, {"b", x.exp()}};
+  });
+  ReplayExecutor executor(graph, {.verify = false});
+  executor.run(op, {batch_of(2)}, {"a"});
+  executor.run(op, {batch_of(2)}, {"b", "a", "b"});
+  executor.run(op, {batch_of(2)}, {});
+  executor.run(op, {batch_of(2, 3)}, {"a"});
+  EXPECT_EQ(executor.recordings(), 1U);
+  EXPECT_EQ(calls, 2);  // to define and to record
+}
+
+TEST(ReplayExecutorTest, VerificationCallsTheFunctionOnceMore) {
+  Graph graph;
+  int calls = 0;
+  const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
+    ++calls;
+    return {{"a", x.sum()}};
+  });
+  ReplayExecutor executor(graph, {});
+  for (int i = 0; i < 5; ++i) executor.run(op, {batch_of(2)}, {"a"});
+  EXPECT_EQ(calls, 3);
+}
+
+TEST(ReplayExecutorTest, NewShapesAreRecordedAgainWithOneWarningPastEight) {
+  Graph graph;
+  const Op op = define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
+    return {{"a", x.mean(0)}};
+  });
+  ReplayExecutor executor(graph, {});
+  testing::internal::CaptureStdout();
+  for (int round = 0; round < 2; ++round) {
+    for (int64_t rows = 1; rows <= 8; ++rows) executor.run(op, {batch_of(rows)}, {"a"});
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), Not(HasSubstr("different input shapes")));
+  EXPECT_EQ(executor.recordings(), 8U);
+  testing::internal::CaptureStdout();
+  for (int64_t rows = 9; rows <= 12; ++rows) {
+    const at::Tensor x = batch_of(rows);
+    EXPECT_TRUE(at::equal(executor.run(op, {x}, {"a"})[0], x.mean(0)));
+  }
+  const std::string log = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(occurrences(log, "different input shapes"), 1U);
+  EXPECT_THAT(log, HasSubstr("Op 'step' was recorded for 9 different input shapes, now [9, 3]"));
+}
+
+TEST(ReplayExecutorTest, RecordingAndVerifyingLeaveNoTrace) {
+  Graph graph;
+  const at::Tensor captured = at::zeros({3});
+  const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
+    const at::Tensor w = get_variable("W", {3}, init::ones());
+    const at::Tensor mean = get_variable("mean", {3}, {.role = VariableRole::kModel});
+    at::NoGradGuard no_grad;
+    w.sub_(x.sum(0));
+    mean.mul_(0.9).add_(x.mean(0), 0.1);
+    captured.add_(x.sum(0));
+    return {{"noise", at::rand({3}) + x}};
+  });
+  captured.zero_();
+  const auto run = [&](ExecutorKind kind) {
+    graph.variables().at("W").assign(at::ones({3}));
+    graph.variables().at("mean").assign(at::zeros({3}));
+    captured.zero_();
+    auto generator = at::detail::getDefaultCPUGenerator();
+    generator.set_current_seed(9);
+    auto executor = make_executor(kind, graph, {});
+    Tensors all = executor->run(op, {batch_of(2)}, {"noise"});
+    for (const Variable& variable : graph.variables().all()) {
+      all.push_back(variable.tensor.detach().clone());
+    }
+    all.push_back(captured.clone());
+    all.push_back(generator.get_state());
+    return all;
+  };
+  const Tensors eager = run(ExecutorKind::kEager);
+  const Tensors replay = run(ExecutorKind::kReplay);
+  ASSERT_EQ(eager.size(), replay.size());
+  for (size_t i = 0; i < eager.size(); ++i) EXPECT_TRUE(at::equal(eager[i], replay[i])) << i;
+}
+
+TEST(ReplayExecutorTest, AnInputWrittenInPlaceIsWrittenForTheCallerAsInEager) {
+  Graph graph;
+  const Op op = define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
+    at::Tensor(x).mul_(2);
+    return {{"y", x + 1}};
+  });
+  for (auto kind : {ExecutorKind::kReplay, ExecutorKind::kEager}) {
+    auto executor = make_executor(kind, graph, {});
+    const at::Tensor x = at::ones({2, 3});
+    EXPECT_EQ(executor->run(op, {x}, {"y"})[0].max().item<float>(), 3);
+    EXPECT_EQ(x.max().item<float>(), 2);
+  }
+}
+
+TEST(ReplayExecutorTest, ATensorFromAnotherDeviceIsNamedWhenTheOpIsDefined) {
+  Graph graph;
+  const at::Tensor elsewhere = at::ones({3}, at::TensorOptions(at::kMeta));
+  EXPECT_ERROR(define_on_x(graph,
+                           [&](const at::Tensor& x) -> NamedTensors {
+                             return {{"y", x * elsewhere}};
+                           }),
+               "[define 'step'] Expected all tensors to be on the same device");
+}
+
+struct Refusal {
+  std::string name;
+  std::function<NamedTensors(const at::Tensor&)> function;
+  std::string message;
+};
+void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.name; }
+
+class ReplayRefusalTest : public testing::TestWithParam<Refusal> {};
+
+TEST_P(ReplayRefusalTest, IsNamedAndTheProcessGoesOn) {
+  {
+    Graph graph;
+    const Op op = define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
+      VariableScope scope("head");
+      return GetParam().function(x);
+    });
+    graph.finalize();
+    Session session(graph);
+    EXPECT_ERROR(session.run(op, {}, {{"x", batch_of(2)}}), GetParam().message);
+    EXPECT_ERROR(session.run(op, {}, {{"x", batch_of(2)}}), GetParam().message);
+    EXPECT_EQ(VariableScope::current_path(), "");
+    Session eager(graph, {.executor = ExecutorKind::kEager});
+    if (GetParam().name != "LateVariable") {
+      eager.run(op, {}, {{"x", batch_of(2)}});
+    }
+  }
+  Graph graph;
+  const Op op = define_regression(graph);
+  graph.finalize();
+  Session session(graph);
+  session.run(op, {"cost"}, {{"x", batch_of(2)}});
+}
+
+bool is_trial(const at::Tensor& x) { return x.data_ptr<float>()[0] == 0; }
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ReplayRefusalTest,
+    testing::Values(
+        Refusal{"Item",
+                [](const at::Tensor& x) -> NamedTensors {
+                  return {{"y", x * x.sum().item<float>()}};
+                },
+                "[record] aten::_local_scalar_dense in scope 'head' brings a tensor's value to the "
+                "host"},
+        Refusal{"Branch",
+                [](const at::Tensor& x) -> NamedTensors {
+                  return {{"y", x.sum().is_nonzero() ? x : x * 2}};
+                },
+                "in scope 'head' brings a tensor's value to the host"},
+        Refusal{"Nonzero",
+                [](const at::Tensor& x) -> NamedTensors {
+                  return {{"y", x.nonzero()}};
+                },
+                "[record] aten::nonzero in scope 'head' makes a tensor whose shape depends on the "
+                "data"},
+        Refusal{"MaskedSelect",
+                [](const at::Tensor& x) -> NamedTensors {
+                  return {{"y", x.masked_select(x > 1)}};
+                },
+                "aten::masked_select in scope 'head' makes a tensor whose shape depends"},
+        Refusal{"LateVariable",
+                [](const at::Tensor& x) -> NamedTensors {
+                  return {{"y", x * get_variable(is_trial(x) ? "first" : "second", {3})}};
+                },
+                "'head/second' is new, and the graph is final"}),
+    [](const testing::TestParamInfo<Refusal>& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace tensorpack

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/session/session.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/session/models.h"
+#include "tests/support/throws.h"
+
+namespace tensorpack {
+namespace {
+
+using testing::ElementsAre;
+
+class SessionTest : public testing::TestWithParam<ExecutorKind> {
+ protected:
+  SessionOptions options() const { return {.executor = GetParam()}; }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, SessionTest,
+                         testing::Values(ExecutorKind::kReplay, ExecutorKind::kEager),
+                         [](const testing::TestParamInfo<ExecutorKind>& info) {
+                           return info.param == ExecutorKind::kReplay ? "Replay" : "Eager";
+                         });
+
+TEST_P(SessionTest, FetchesComeInTheOrderAskedFor) {
+  Graph graph;
+  const Op op = define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
+    return {{"a", x.sum()}, {"b", x.mean()}};
+  });
+  Session session(graph, options());
+  const at::Tensor x = batch_of(2);
+  const Tensors values = session.run(op, {"b", "x", "a", "b"}, {{"x", x}});
+  EXPECT_TRUE(at::equal(values[0], x.mean()));
+  EXPECT_TRUE(at::equal(values[1], x));
+  EXPECT_TRUE(at::equal(values[2], x.sum()));
+  EXPECT_TRUE(at::equal(values[3], x.mean()));
+}
+
+TEST_P(SessionTest, VariablesAreFetchedAsTheyAreAfterTheRun) {
+  Graph graph;
+  const Op op = define_regression(graph);
+  Session session(graph, options());
+  const at::Tensor before = graph.variables().at("W").tensor.detach().clone();
+  const at::Tensor after = session.run(op, {"W"}, {{"x", batch_of(2)}})[0];
+  EXPECT_FALSE(at::equal(before, after));
+  EXPECT_TRUE(at::equal(after, graph.variables().at("W").tensor));
+  EXPECT_FALSE(after.requires_grad());
+}
+
+TEST_P(SessionTest, FetchedValuesOutliveLaterRuns) {
+  Graph graph;
+  const Op op = define_regression(graph);
+  Session session(graph, options());
+  const at::Tensor first = session.run(op, {"gradient"}, {{"x", batch_of(2)}})[0];
+  const at::Tensor copy = first.clone();
+  session.run(op, {"gradient"}, {{"x", batch_of(2, 5)}});
+  EXPECT_TRUE(at::equal(first, copy));
+  EXPECT_FALSE(first.is_inference());
+  EXPECT_TRUE((first.set_requires_grad(true) * 2).requires_grad());
+}
+
+TEST_P(SessionTest, TheFirstRunCountsOnce) {
+  Graph graph;
+  const Op op = define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
+    const at::Tensor count = get_variable("count", {}, {.role = VariableRole::kLocal});
+    at::NoGradGuard no_grad;
+    count.add_(1);
+    return {{"y", x + count}};
+  });
+  Session session(graph, options());
+  EXPECT_EQ(graph.variables().at("count").tensor.item<float>(), 0);
+  for (int i = 1; i <= 3; ++i) {
+    session.run(op, {}, {{"x", batch_of(2)}});
+    EXPECT_EQ(graph.variables().at("count").tensor.item<float>(), static_cast<float>(i));
+  }
+}
+
+TEST_P(SessionTest, RunsWhereGradientsAreSwitchedOff) {
+  Graph graph;
+  const Op op = define_regression(graph);
+  Session session(graph, options());
+  at::NoGradGuard no_grad;
+  session.run(op, {"cost"}, {{"x", batch_of(2)}});
+  EXPECT_FALSE(at::GradMode::is_enabled());
+}
+
+TEST_P(SessionTest, InputsComeFromTheSourceUnlessFed) {
+  Graph graph;
+  int given = 0;
+  const Op op = graph.define({
+      .name = "sum",
+      .inputs = {{"x", {-1}}, {"y", {-1}}},
+      .body = [](const Tensors& in) -> NamedTensors {
+        return {{"sum", (in[0] + in[1]).sum()}};
+      },
+      .feeder = [&]() -> Tensors {
+        if (++given == 3) return {};
+        return {at::ones({2}), at::ones({2})};
+      },
+  });
+  Session session(graph, options());
+  EXPECT_EQ(session.run(op, {"sum"})[0].item<float>(), 4);
+  EXPECT_EQ(session.run(op, {"sum"}, {{"y", at::zeros({2})}})[0].item<float>(), 2);
+  EXPECT_THROW(session.run(op, {"sum"}), EndOfData);
+  EXPECT_EQ(given, 3);
+  session.run(op, {"sum"}, {{"x", at::zeros({2})}, {"y", at::zeros({2})}});
+  EXPECT_EQ(given, 3);  // everything was fed
+}
+
+TEST_P(SessionTest, WrongFeedsAreNamed) {
+  Graph graph;
+  const Op op = define_regression(graph);
+  Session session(graph, options());
+  EXPECT_ERROR(session.run(op, {}, {{"x", at::ones({2, 4})}}),
+               "'x' must have shape [-1, 3], got [2, 4]");
+  EXPECT_ERROR(session.run(op, {}, {{"x", at::ones({2, 3}, at::kDouble)}}),
+               "'x' must be of type Float, got Double");
+  EXPECT_ERROR(session.run(op, {}, {{"X", at::ones({2, 3})}}),
+               "[run 'step'] 'X' was fed but is not an input.");
+  EXPECT_ERROR(session.run(op), "only 0 of 1 inputs were fed and the op has no input source");
+}
+
+TEST_P(SessionTest, AnUnknownFetchIsRefusedBeforeAnythingRuns) {
+  Graph graph;
+  const Op op = define_regression(graph);
+  Session session(graph, options());
+  const at::Tensor before = graph.variables().at("W").tensor.detach().clone();
+  EXPECT_ERROR(session.run(op, {"cots"}, {{"x", batch_of(2)}}),
+               "[run 'step'] no tensor named 'cots' in op 'step'. Did you mean 'cost'?");
+  EXPECT_TRUE(at::equal(before, graph.variables().at("W").tensor));
+}
+
+TEST_P(SessionTest, AnEmptyOpIsRefused) {
+  Graph graph;
+  Session session(graph, options());
+  EXPECT_ERROR(session.run(Op()), "the op is empty");
+}
+
+TEST_P(SessionTest, GroupsRunTheirMembersInOrder) {
+  Graph graph;
+  std::vector<std::string> calls;
+  const Op host = Op::host("host", [&] { calls.push_back("host"); });
+  const Op a = define_on_x(
+      graph,
+      [](const at::Tensor& x) -> NamedTensors {
+        return {{"a", x.sum()}};
+      },
+      "a");
+  const Op b = graph.define(
+      {.name = "b", .inputs = {{"z", {-1}}}, .body = [](const Tensors& in) -> NamedTensors {
+         return {{"b", in[0].sum()}};
+       }});
+  const Op group = Op::group("all", {a, host, Op::group("inner", {b, host})});
+  Session session(graph, options());
+  const Tensors values = session.run(group, {"b", "a", "global_step", "z"},
+                                     {{"x", at::ones({2, 3})}, {"z", at::ones({4})}});
+  EXPECT_EQ(values[0].item<float>(), 4);
+  EXPECT_EQ(values[1].item<float>(), 6);
+  EXPECT_EQ(values[2].item<int64_t>(), 0);
+  EXPECT_EQ(values[3].numel(), 4);
+  EXPECT_THAT(calls, ElementsAre("host", "host"));
+  EXPECT_ERROR(session.run(group, {}, {{"w", at::ones({2})}}), "'w' was fed but is not an input");
+}
+
+TEST_P(SessionTest, ATensorOfATowerIsFetchedByReference) {
+  Graph graph;
+  const Op op = define_regression(graph);
+  const TowerHandle tower(graph, "", true, op);
+  Session session(graph, options());
+  const at::Tensor cost = session.run(tower["cost"], {{"x", batch_of(2)}});
+  EXPECT_EQ(cost.dim(), 0);
+}
+
+TEST_P(SessionTest, BatchNormStatisticsAdvanceOncePerRun) {
+  Graph graph;
+  const Op op = define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
+    const at::Tensor mean = get_variable("mean", {3}, {.role = VariableRole::kModel});
+    const at::Tensor variance =
+        get_variable("variance", {3}, {.init = init::ones(), .role = VariableRole::kModel});
+    return {{"y", at::batch_norm(x, {}, {}, mean, variance, true, 0.5, 1e-5, false)}};
+  });
+  Session session(graph, options());
+  session.run(op, {}, {{"x", at::eye(3) * 3}});
+  EXPECT_TRUE(at::allclose(graph.variables().at("mean").tensor, at::full({3}, 0.5)));
+}
+
+}  // namespace
+}  // namespace tensorpack
