@@ -39,6 +39,9 @@ class Callback : public Hook {
   /// otherwise.
   virtual void trigger() {}
   virtual void after_train() {}
+  /// Called before after_train() when SIGTERM ends the training, in the chief process: save what
+  /// would be lost.
+  virtual void on_terminate() {}
 
   /// The class's name, for messages and timings.
   virtual std::string name() const;

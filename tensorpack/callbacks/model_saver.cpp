@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/callbacks/model_saver.h"
 
+#include "tensorpack/callbacks/generator_state.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
@@ -37,7 +38,12 @@ void ModelSaver::before_train() {
 }
 
 void ModelSaver::trigger() {
-  Checkpoint checkpoint{.global_step = global_step(), .epoch_num = epoch_num()};
+  Checkpoint checkpoint{
+      .global_step = global_step(),
+      .epoch_num = epoch_num(),
+      .extra = save_generators(graph()),
+  };
+  if (in_epoch_) checkpoint.extra.emplace(kStepsDoneInEpoch, std::to_string(local_step() + 1));
   for (const Variable& variable : graph().variables().all()) {
     if (variable.is_saved()) checkpoint.variables.emplace(variable.name, variable.tensor.detach());
   }

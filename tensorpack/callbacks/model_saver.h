@@ -9,6 +9,10 @@
 
 namespace tensorpack {
 
+/// The key in Checkpoint::extra of a checkpoint made within an epoch: how many of its steps were
+/// made. Absent when the epoch was complete.
+inline constexpr const char* kStepsDoneInEpoch = "steps_done_in_epoch";
+
 struct ModelSaverOptions {
   /// How many of the last checkpoints are kept; 0 keeps all.
   int64_t max_to_keep = 10;
@@ -18,7 +22,9 @@ struct ModelSaverOptions {
   std::filesystem::path checkpoint_dir = {};
 };
 
-/// Saves all variables, except local ones, to `model-<global_step>.safetensors` when triggered.
+/// Saves all variables, except local ones, to `model-<global_step>.safetensors` when triggered, and
+/// when SIGTERM ends the training. The checkpoint holds all that is needed to go on exactly: the
+/// epoch, the step and the states of the random number generators too.
 ///
 /// Throws Error before the first step when there is no directory or it cannot be written. Later a
 /// checkpoint that cannot be written is an error in the log, and training goes on; there is never
@@ -29,11 +35,15 @@ class ModelSaver final : public Callback {
 
   void setup_graph() override;
   void before_train() override;
+  void before_epoch() override { in_epoch_ = true; }
+  void after_epoch() override { in_epoch_ = false; }
   void trigger() override;
+  void on_terminate() override { trigger(); }
 
  private:
   ModelSaverOptions options_;
   std::filesystem::path dir_;
+  bool in_epoch_ = false;
   std::optional<CheckpointDirectory> checkpoints_;
 };
 

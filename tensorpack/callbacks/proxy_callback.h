@@ -23,6 +23,7 @@ class ProxyCallback : public Callback {
   void trigger_epoch() override { callback_->trigger_epoch(); }
   void trigger() override { callback_->trigger(); }
   void after_train() override { callback_->after_train(); }
+  void on_terminate() override { callback_->on_terminate(); }
 
   /// "PeriodicTrigger(ModelSaver)".
   std::string name() const override;

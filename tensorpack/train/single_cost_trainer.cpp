@@ -3,7 +3,11 @@
 
 #include <fmt/ranges.h>
 
+#include "tensorpack/input_source/queue_input.h"
+#include "tensorpack/train/unused_losses.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 
@@ -26,16 +30,26 @@ at::Tensor SingleCostTrainer::cost() {
            ".mean().",
            cost.defined() ? fmt::format("{}", fmt::join(cost.sizes(), ", ")) : "undefined");
   const CallScope& call = *CallScope::current();
+  const std::vector<std::string> unused = unused_regularization_losses(call, cost);
+  if (!unused.empty()) {
+    log::warning_once("{} regularization losses are not part of the cost: {}. Add them to it.",
+                      unused.size(), join(unused, ", "));
+  }
   if (call.name_of(cost).empty() && !call.named_tensors().contains("cost")) named("cost", cost);
   return cost;
 }
 
-void SimpleTrainer::setup_train_op() {
-  set_train_op(define("train_op", [this] { minimize(optimizer(), cost(), trainable()); }));
+Op SingleCostTrainer::define_update() {
+  return define("train_op", [this] {
+    const at::Tensor total = cost();  // first: its errors explain those of trainable()
+    minimize(optimizer(), total, trainable());
+  });
 }
 
-void NoOpTrainer::setup_train_op() {
-  set_train_op(define("train_op", [this] { minimize(optimizer(), cost(), trainable()); }));
+void QueueInputTrainer::setup_train_op() {
+  TP_CHECK(dynamic_cast<QueueInput*>(&input()) != nullptr, "QueueInputTrainer",
+           "the input is not a QueueInput. Pass QueueInput(...) as .data, or use SimpleTrainer.");
+  set_train_op(define_update());
 }
 
 }  // namespace tensorpack

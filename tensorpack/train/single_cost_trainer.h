@@ -25,6 +25,9 @@ class SingleCostTrainer : public TowerTrainer {
   /// Sets train_op from the tower.
   virtual void setup_train_op() = 0;
 
+  /// An op that minimises the cost of one tower.
+  Op define_update();
+
   /// Inside define(): the cost the tower returned, checked to be one scalar, and named "cost" if it
   /// has no name.
   at::Tensor cost();
@@ -40,6 +43,15 @@ class SimpleTrainer final : public SingleCostTrainer {
   using SingleCostTrainer::SingleCostTrainer;
 
  protected:
+  void setup_train_op() override { set_train_op(define_update()); }
+};
+
+/// SimpleTrainer that insists on a QueueInput.
+class QueueInputTrainer final : public SingleCostTrainer {
+ public:
+  using SingleCostTrainer::SingleCostTrainer;
+
+ protected:
   void setup_train_op() override;
 };
 
@@ -51,7 +63,7 @@ class NoOpTrainer final : public SingleCostTrainer {
   void run_step() override { hooked_sess().run(Op::nothing()); }
 
  protected:
-  void setup_train_op() override;
+  void setup_train_op() override { set_train_op(define_update()); }
 };
 
 }  // namespace tensorpack

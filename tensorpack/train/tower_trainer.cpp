@@ -65,9 +65,14 @@ at::Tensor TowerTrainer::tensor(const std::string& name) const {
 
 std::vector<Variable*> TowerTrainer::trainable(const std::string& regex) {
   std::vector<Variable*> found = variables().trainable(regex);
-  TP_CHECK(!found.empty(), "trainable", "no trainable variable matches '{}'. {}", regex,
-           did_you_mean(regex, variables().names()));
-  return found;
+  if (!found.empty()) return found;
+  std::vector<std::string> known;
+  for (const Variable* variable : variables().trainable()) known.push_back(variable->name);
+  TP_CHECK(!known.empty(), "trainable",
+           "the model has no trainable variable. Create some in the tower function, with a layer "
+           "or get_variable().");
+  throw make_error("trainable", "no trainable variable matches '{}'. {}", regex,
+                   did_you_mean(regex, known));
 }
 
 TowerHandle TowerTrainer::build_prediction_tower(PredictionTowerOptions options) {
@@ -96,6 +101,17 @@ TowerHandle TowerTrainer::build_prediction_tower(PredictionTowerOptions options)
           },
   });
   return towers_.add(TowerHandle(graph(), name, /*is_training=*/false, op));
+}
+
+OnlinePredictor TowerTrainer::get_predictor(std::vector<std::string> input_names,
+                                            std::vector<std::string> output_names) {
+  const std::string name = "tower-pred";
+  const TowerHandle tower =
+      towers_.contains(name) ? towers_[name] : build_prediction_tower({.name = name});
+  return OnlinePredictor(
+      graph(), tower,
+      {.input_names = std::move(input_names), .output_names = std::move(output_names)},
+      [this]() -> Session& { return sess(); });
 }
 
 }  // namespace tensorpack

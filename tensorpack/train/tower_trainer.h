@@ -8,6 +8,7 @@
 
 #include "tensorpack/input_source/input_source.h"
 #include "tensorpack/optim/optimizer.h"
+#include "tensorpack/predict/online_predictor.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/tower/tower_func.h"
 #include "tensorpack/tower/tower_handle.h"
@@ -30,6 +31,12 @@ class TowerTrainer : public Trainer {
   const TowerHandles& towers() const { return towers_; }
 
   TowerHandle build_prediction_tower(PredictionTowerOptions options) override;
+
+  /// A function from some inputs of the model to some of its tensors, in prediction mode, on the
+  /// variables as they are at each call. Made in setup_graph() of a callback or earlier, called in
+  /// before_train() or later. All predictors share one tower, so that another one costs little.
+  OnlinePredictor get_predictor(std::vector<std::string> input_names,
+                                std::vector<std::string> output_names);
 
  protected:
   /// What the model is and where its inputs come from; once.

@@ -37,6 +37,7 @@ void launch_train_with_config(TrainConfig config, SingleCostTrainer& trainer) {
       .steps_per_epoch = config.steps_per_epoch,
       .starting_epoch = config.starting_epoch,
       .max_epoch = config.max_epoch,
+      .starting_step = config.starting_step,
   });
 }
 

@@ -26,6 +26,8 @@ struct TrainConfig {
   /// The size of the data when empty.
   std::optional<int64_t> steps_per_epoch = {};
   int64_t max_epoch = 99'999;
+  /// How many steps of the first epoch were made by an earlier run.
+  int64_t starting_step = 0;
 };
 
 /// setup_graph() with the model and the data, then train_with_defaults() with the rest.

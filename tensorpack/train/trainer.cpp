@@ -3,7 +3,7 @@
 
 #include <csignal>
 
-#include "tensorpack/callbacks/model_saver.h"
+#include "tensorpack/callbacks/merge_all_summaries.h"
 #include "tensorpack/callbacks/progress_bar.h"
 #include "tensorpack/callbacks/run_monitors.h"
 #include "tensorpack/callbacks/step_counter.h"
@@ -19,7 +19,7 @@
 
 namespace tensorpack {
 
-OwnedList<Callback> default_callbacks() { return {ProgressBar()}; }
+OwnedList<Callback> default_callbacks() { return {ProgressBar(), MergeAllSummaries()}; }
 
 OwnedList<MonitorBase> default_monitors() { return {JSONWriter(), ScalarPrinter()}; }
 
@@ -57,6 +57,12 @@ void Trainer::call_once(const char* method) {
            "{}() was called twice. A trainer trains once: make another one.", method);
 }
 
+void Trainer::call_after(const char* earlier, const char* method) const {
+  TP_CHECK(called_.contains(earlier), "Trainer",
+           "{0}() was called before {1}(). Call {1}() first, or train(), which calls all.", method,
+           earlier);
+}
+
 void Trainer::train(TrainOptions options) {
   TP_CHECK(options.steps_per_epoch.has_value(), "train",
            "steps_per_epoch is not set. It is the period of callbacks; the size of the data set is "
@@ -66,7 +72,12 @@ void Trainer::train(TrainOptions options) {
   setup_callbacks(std::move(callbacks),
                   options.monitors ? std::move(*options.monitors) : OwnedList<MonitorBase>());
   initialize(options.session, std::move(options.session_init));
-  main_loop({*options.steps_per_epoch, options.starting_epoch, options.max_epoch});
+  main_loop({
+      .steps_per_epoch = *options.steps_per_epoch,
+      .starting_epoch = options.starting_epoch,
+      .max_epoch = options.max_epoch,
+      .starting_step = options.starting_step,
+  });
 }
 
 void Trainer::train_with_defaults(TrainOptions options) {
@@ -76,6 +87,8 @@ void Trainer::train_with_defaults(TrainOptions options) {
 }
 
 void Trainer::setup_callbacks(OwnedList<Callback> callbacks, OwnedList<MonitorBase> monitors) {
+  TP_CHECK(!called_.contains("setup_callbacks"), "Trainer",
+           "setup_callbacks() was called twice. A trainer trains once: make another one.");
   log_variables(*graph_);
   register_callback(MaintainStepCounter());
   for (std::unique_ptr<Callback>& callback : callbacks.release()) {
@@ -88,10 +101,15 @@ void Trainer::setup_callbacks(OwnedList<Callback> callbacks, OwnedList<MonitorBa
 }
 
 void Trainer::initialize(SessionOptions options, Owned<SessionInit> init) {
+  call_after("setup_callbacks", "initialize");
   call_once("initialize");
   sess_ = std::make_unique<Session>(*graph_, options);
   initialize_hooks();
-  if (init && is_chief_) init->init(*graph_);
+  if (init && is_chief_) {
+    init->init(*graph_);
+  } else if (init) {
+    log::warning("Variables are restored in the chief process alone; not here.");
+  }
   graph_->finalize();
 }
 
@@ -101,10 +119,13 @@ void Trainer::initialize_hooks() {
 }
 
 void Trainer::main_loop(LoopOptions options) {
+  call_after("initialize", "main_loop");
   call_once("main_loop");
-  TP_CHECK(options.steps_per_epoch >= 0 && options.max_epoch >= 0, "main_loop",
-           "steps_per_epoch {} and max_epoch {} must not be negative.", options.steps_per_epoch,
-           options.max_epoch);
+  TP_CHECK(options.steps_per_epoch >= 0 && options.max_epoch >= 0 && options.starting_step >= 0,
+           "main_loop",
+           "steps_per_epoch {}, max_epoch {} and starting_step {} must not be negative. Use 0 or "
+           "more.",
+           options.steps_per_epoch, options.max_epoch, options.starting_step);
   loop_.steps_per_epoch = options.steps_per_epoch;
   loop_.starting_epoch = options.starting_epoch;
   loop_.max_epoch = options.max_epoch;
@@ -118,7 +139,7 @@ void Trainer::main_loop(LoopOptions options) {
   try {
     callbacks_.before_train();
     loop_.global_step = stored_step();  // callbacks may have changed it
-    run_epochs(signals);
+    run_epochs(signals, options.starting_step);
   } catch (const StopTraining& stop) {
     log::info("Training was stopped: {}", stop.what());
   } catch (const Interrupted& interrupted) {
@@ -136,11 +157,11 @@ void Trainer::main_loop(LoopOptions options) {
   if (late_failure) std::rethrow_exception(late_failure);
 }
 
-void Trainer::run_epochs(const SignalWatch& signals) {
+void Trainer::run_epochs(const SignalWatch& signals, int64_t starting_step) {
   for (int64_t epoch = loop_.starting_epoch; epoch <= loop_.max_epoch; ++epoch) {
     loop_.epoch_num = epoch;
     log::info("Start epoch {} ...", epoch);
-    run_epoch(signals);
+    run_epoch(signals, epoch == loop_.starting_epoch ? starting_step : 0);
     if (hooked_sess().should_stop()) {
       log::info("Training was stopped: a callback asked for it.");
       return;
@@ -149,15 +170,15 @@ void Trainer::run_epochs(const SignalWatch& signals) {
   log::info("Training has finished.");
 }
 
-void Trainer::run_epoch(const SignalWatch& signals) {
+void Trainer::run_epoch(const SignalWatch& signals, int64_t starting_step) {
   callbacks_.before_epoch();
   Timer timer;
-  for (int64_t step = 0; step < loop_.steps_per_epoch; ++step) {
+  for (int64_t step = starting_step; step < loop_.steps_per_epoch; ++step) {
     if (hooked_sess().should_stop()) return;
-    if (signals.received() != 0) end_by_signal(signals.received());
     loop_.local_step = step;
     run_step();
     callbacks_.trigger_step();
+    if (signals.received() != 0) end_by_signal(signals.received());
   }
   const double seconds = timer.seconds();
   callbacks_.after_epoch();
@@ -169,10 +190,8 @@ void Trainer::run_epoch(const SignalWatch& signals) {
 
 // Schedulers send SIGTERM some time before they kill: save what there is.
 void Trainer::end_by_signal(int signal) {
-  if (signal == SIGTERM) {
-    for (Callback& callback : callbacks_.all()) {
-      if (auto* saver = dynamic_cast<ModelSaver*>(&callback)) saver->trigger();
-    }
+  if (signal == SIGTERM && is_chief_) {
+    for (Callback& callback : callbacks_.all()) callback.on_terminate();
   }
   throw Interrupted(signal);
 }

@@ -28,6 +28,8 @@ struct LoopOptions {
   int64_t steps_per_epoch = 0;
   int64_t starting_epoch = 1;
   int64_t max_epoch = kDefaultMaxEpoch;
+  /// How many steps of the first epoch were made by an earlier run.
+  int64_t starting_step = 0;
 };
 
 struct TrainOptions {
@@ -41,9 +43,10 @@ struct TrainOptions {
   std::optional<int64_t> steps_per_epoch = {};  ///< required
   int64_t starting_epoch = 1;
   int64_t max_epoch = kDefaultMaxEpoch;
+  int64_t starting_step = 0;
 };
 
-/// Show progress.
+/// Show progress, report moving averages.
 OwnedList<Callback> default_callbacks();
 /// Write stats.json, print scalars.
 OwnedList<MonitorBase> default_monitors();
@@ -75,7 +78,8 @@ class Trainer : public TrainerBase {
   /// Adds the step counter, `callbacks` and `monitors` to the list, in this order, and calls
   /// setup_graph() on all.
   void setup_callbacks(OwnedList<Callback> callbacks, OwnedList<MonitorBase> monitors);
-  /// Creates the session, restores variables, makes the graph final.
+  /// Creates the session and the hooks, restores variables (in the chief process), makes the graph
+  /// final.
   void initialize(SessionOptions options, Owned<SessionInit> init);
   /// Runs the loop. Returns after StopTraining or the end of data; throws Interrupted after SIGINT
   /// or SIGTERM, and whatever else was thrown, in each case after after_train() of every callback.
@@ -88,8 +92,9 @@ class Trainer : public TrainerBase {
 
  private:
   void call_once(const char* method);
-  void run_epochs(const class SignalWatch& signals);
-  void run_epoch(const SignalWatch& signals);
+  void call_after(const char* earlier, const char* method) const;
+  void run_epochs(const class SignalWatch& signals, int64_t starting_step);
+  void run_epoch(const SignalWatch& signals, int64_t starting_step);
   void end_by_signal(int signal);
 
   Callbacks callbacks_;

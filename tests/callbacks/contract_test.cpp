@@ -7,6 +7,7 @@
 #include "tensorpack/callbacks/callback_factory.h"
 #include "tensorpack/callbacks/inference_runner.h"
 #include "tensorpack/callbacks/inference_stats.h"
+#include "tensorpack/callbacks/merge_all_summaries.h"
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/callbacks/progress_bar.h"
 #include "tensorpack/callbacks/run_op.h"
@@ -44,6 +45,7 @@ std::vector<Case> all_cases() {
          return moved(InferenceRunner(FromList({{at::zeros({2}), at::zeros({2}, at::kLong)}}),
                                       {ClassificationError()}));
        }},
+      {"MergeAllSummaries", true, [](const TempDir&) { return moved(MergeAllSummaries()); }},
       {"RunOp", false, [](const TempDir&) { return moved(RunOp(Op::nothing())); }},
       {"CallbackFactory", true,
        [](const TempDir&) { return moved(CallbackFactory({.trigger = [](Callback&) {}})); }},

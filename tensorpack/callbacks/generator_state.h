@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The random numbers a training would draw next, as text for a checkpoint.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "tensorpack/graph/graph.h"
+
+namespace tensorpack {
+
+/// The states of libtorch's default generators that ops of the graph draw from (dropout and the
+/// like), by a name for each device.
+std::map<std::string, std::string> save_generators(const Graph& graph);
+
+/// Puts back what save_generators() gave; other entries are ignored. Throws Error for a state that
+/// is damaged.
+void restore_generators(const Graph& graph, const std::map<std::string, std::string>& states);
+
+}  // namespace tensorpack

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Predictions with a trained model.
+//
+//   OfflinePredictor predict({
+//       .inputs = model.inputs,
+//       .tower_func = model.build_graph,
+//       .session_init = SaverRestore("train_log/fashion_mnist"),
+//       .input_names = {"image"},
+//       .output_names = {"logits"},
+//   });
+//   Tensor logits = predict(images)[0];
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensorpack/predict/online_predictor.h"
+#include "tensorpack/session/session_init.h"
+#include "tensorpack/tower/tower_func.h"
+
+namespace tensorpack {
+
+/// What to predict, with what.
+struct PredictConfig {
+  std::vector<TensorSpec> inputs = {};
+  /// Called in prediction mode; what it returns is ignored.
+  TowerFunc tower_func = {};
+  /// Where the variables come from; they keep their first values when empty.
+  Owned<SessionInit> session_init = {};
+  /// The inputs a call gives; all when empty.
+  std::vector<std::string> input_names = {};
+  /// The tensors a call returns.
+  std::vector<std::string> output_names = {};
+  SessionOptions session = {};
+  GraphOptions graph = {};
+};
+
+/// A predictor with a graph, variables and a session of its own.
+class OfflinePredictor {
+ public:
+  explicit OfflinePredictor(PredictConfig config);
+  OfflinePredictor(OfflinePredictor&&) noexcept = default;
+  OfflinePredictor& operator=(OfflinePredictor&&) noexcept = default;
+  ~OfflinePredictor();
+
+  template <typename... Inputs>
+  std::vector<at::Tensor> operator()(const Inputs&... inputs) const {
+    return (*predictor_)(inputs...);
+  }
+
+  Graph& graph() { return *graph_; }
+
+ private:
+  std::unique_ptr<Graph> graph_;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<OnlinePredictor> predictor_;
+};
+
+}  // namespace tensorpack

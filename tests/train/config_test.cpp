@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// launch_train_with_config(): that it trains, and that every mistake is told before the first step.
+#include <gmock/gmock.h>
+
+#include "tensorpack/callbacks/inference_runner.h"
+#include "tensorpack/callbacks/inference_stats.h"
+#include "tensorpack/callbacks/progress_bar.h"
+#include "tensorpack/dataflow/from_generator.h"
+#include "tensorpack/input_source/feed_input.h"
+#include "tensorpack/input_source/queue_input.h"
+#include "tensorpack/train/train_config.h"
+#include "tests/support/capture.h"
+#include "tests/train/linear_model.h"
+
+namespace tensorpack {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TrainConfig good_config() {
+  return {
+      .model = linear_model(),
+      .dataflow = linear_data(),
+      .monitors = OwnedList<MonitorBase>(),
+      .max_epoch = 50,
+  };
+}
+
+// What launching throws; training must not have made a step.
+std::string error_of(TrainConfig config) {
+  SimpleTrainer trainer;
+  std::string text;
+  stdout_of([&] {
+    try {
+      launch_train_with_config(std::move(config), trainer);
+    } catch (const Error& error) {
+      text = error.what();
+    }
+  });
+  EXPECT_EQ(trainer.global_step(), 0);
+  return text;
+}
+
+TEST(TrainConfigTest, GoodConfigLearns) {
+  SimpleTrainer trainer;
+  const std::string text = stdout_of([&] { launch_train_with_config(good_config(), trainer); });
+  EXPECT_NEAR(trainer.variables().at("w").tensor.item<double>(), 2, 1e-3);
+  EXPECT_NEAR(trainer.variables().at("b").tensor.item<double>(), 1, 1e-3);
+  EXPECT_EQ(trainer.steps_per_epoch(), 4) << "by default the size of the data";
+  EXPECT_EQ(trainer.global_step(), 200);
+  EXPECT_THAT(text, HasSubstr("The dataflow is read ahead by a QueueInput."));
+}
+
+TEST(TrainConfigTest, InputSourceIsUsedAsItIs) {
+  TrainConfig config = good_config();
+  config.data = FeedInput(linear_data());
+  config.dataflow = nullptr;
+  SimpleTrainer trainer;
+  const std::string text = stdout_of([&] { launch_train_with_config(std::move(config), trainer); });
+  EXPECT_NEAR(trainer.variables().at("w").tensor.item<double>(), 2, 1e-3);
+  EXPECT_THAT(text, Not(HasSubstr("QueueInput")));
+}
+
+TEST(TrainConfigTest, DataGivenTwiceOrNotAtAllIsAnError) {
+  TrainConfig twice = good_config();
+  twice.data = FeedInput(linear_data());
+  EXPECT_THAT(error_of(std::move(twice)),
+              HasSubstr("[TrainConfig] both .dataflow and .data are set."));
+  TrainConfig none = good_config();
+  none.dataflow = nullptr;
+  EXPECT_THAT(error_of(std::move(none)), HasSubstr("[TrainConfig] there is no data."));
+}
+
+TEST(TrainConfigTest, StepsPerEpochMustBeGivenForDataOfUnknownSize) {
+  const auto endless = []() -> Generator<DataPoint> {
+    const at::Tensor zeros = at::zeros({2});
+    DataPoint point(2, zeros);
+    for (;;) co_yield point;
+  };
+  TrainConfig config = good_config();
+  config.dataflow = FromGenerator(endless);
+  EXPECT_THAT(error_of(std::move(config)), HasSubstr("[TrainConfig] steps_per_epoch is not set"));
+}
+
+TEST(TrainConfigTest, IncompleteModelIsAnError) {
+  TrainConfig no_optimizer = good_config();
+  no_optimizer.model.optimizer = nullptr;
+  EXPECT_THAT(error_of(std::move(no_optimizer)), HasSubstr("there is no optimizer. Pass one"));
+  TrainConfig no_function = good_config();
+  no_function.model.build_graph = {};
+  EXPECT_THAT(error_of(std::move(no_function)), HasSubstr("[tower function] it is empty."));
+}
+
+TEST(TrainConfigTest, WrongNumberOfParametersNamesBothNumbers) {
+  TrainConfig config = good_config();
+  config.model.build_graph = [](const at::Tensor& x) { return (get_variable("w", {}) * x).mean(); };
+  EXPECT_THAT(error_of(std::move(config)),
+              HasSubstr("it takes 1 tensors, the input signature has 2 (x, y)."));
+}
+
+TEST(TrainConfigTest, CostMustBeOneScalar) {
+  TrainConfig vector = good_config();
+  vector.model.build_graph = [](const at::Tensor& x, const at::Tensor& y) {
+    return get_variable("w", {}) * x - y;
+  };
+  EXPECT_THAT(error_of(std::move(vector)),
+              HasSubstr("the cost must be a scalar, got a tensor of shape [2]. Reduce it"));
+  TrainConfig several = good_config();
+  several.model.build_graph = [](const at::Tensor& x, const at::Tensor& y) {
+    return std::vector<at::Tensor>{x.mean(), y.mean()};
+  };
+  EXPECT_THAT(error_of(std::move(several)),
+              HasSubstr("the tower function returned 2 tensors. Return one: the scalar cost."));
+  TrainConfig nothing = good_config();
+  nothing.model.build_graph = [](const at::Tensor&, const at::Tensor&) {};
+  EXPECT_THAT(error_of(std::move(nothing)), HasSubstr("the tower function returned 0 tensors."));
+}
+
+TEST(TrainConfigTest, NothingToTrainIsAnError) {
+  TrainConfig config = good_config();
+  config.model.build_graph = [](const at::Tensor& x, const at::Tensor& y) {
+    return (x - y).square().mean();
+  };
+  EXPECT_THAT(error_of(std::move(config)), HasSubstr("the model has no trainable variable."));
+}
+
+TEST(TrainConfigTest, CostThatDependsOnNoVariableIsAnError) {
+  TrainConfig config = good_config();
+  config.model.build_graph = [](const at::Tensor& x, const at::Tensor& y) {
+    return linear_cost(x, y).detach();
+  };
+  EXPECT_THAT(error_of(std::move(config)),
+              HasSubstr("the cost depends on no trainable variable. Do not detach it"));
+}
+
+TEST(TrainConfigTest, VariablesWithoutGradientAreNamedInOneWarning) {
+  TrainConfig config = good_config();
+  config.max_epoch = 1;
+  config.model.build_graph = [](const at::Tensor& x, const at::Tensor& y) {
+    get_variable("idle_a", {});
+    get_variable("idle_b", {});
+    return linear_cost(x, y);
+  };
+  SimpleTrainer trainer;
+  const std::string text = stdout_of([&] { launch_train_with_config(std::move(config), trainer); });
+  EXPECT_THAT(text, HasSubstr("2 trainable variables have no gradient and will not change: "
+                              "idle_a, idle_b."));
+}
+
+TEST(TrainConfigTest, UnknownTensorOfACallbackIsToldWithTheNearestName) {
+  TrainConfig progress = good_config();
+  progress.callbacks.add(ProgressBar({"predicton"}));
+  EXPECT_THAT(error_of(std::move(progress)),
+              AllOf(HasSubstr("[ProgressBar] no tensor, input or variable named 'predicton'"),
+                    HasSubstr("Did you mean 'prediction'?")));
+  TrainConfig inference = good_config();
+  inference.callbacks.add(InferenceRunner(linear_data(), {ScalarStats({"costs"})}));
+  EXPECT_THAT(error_of(std::move(inference)),
+              AllOf(HasSubstr("[ScalarStats] no tensor, input or variable named 'costs'"),
+                    HasSubstr("Did you mean 'cost'?")));
+}
+
+TEST(TrainConfigTest, DataThatDoesNotFitTheSignatureIsAnError) {
+  TrainConfig components = good_config();
+  components.dataflow = FromList({{at::zeros({2})}});
+  EXPECT_THAT(error_of(std::move(components)),
+              HasSubstr("a datapoint has 1 components, the input signature has 2 (x, y)."));
+  TrainConfig type = good_config();
+  type.dataflow = FromList({{at::zeros({2}, at::kLong), at::zeros({2})}});
+  EXPECT_THAT(error_of(std::move(type)), AllOf(HasSubstr("x"), HasSubstr("Long")));
+}
+
+TEST(TrainConfigTest, FailureOfTheDataflowIsAFailureOfTheTraining) {
+  const auto broken = []() -> Generator<DataPoint> {
+    const at::Tensor zeros = at::zeros({2});
+    DataPoint point(2, zeros);
+    co_yield point;
+    throw std::runtime_error("disk on fire");
+  };
+  TrainConfig config = good_config();
+  config.dataflow = FromGenerator(broken);
+  config.steps_per_epoch = 10;
+  SimpleTrainer trainer;
+  EXPECT_THAT([&] { launch_train_with_config(std::move(config), trainer); },
+              testing::ThrowsMessage<std::runtime_error>("disk on fire"));
+  EXPECT_EQ(trainer.global_step(), 1);
+}
+
+TEST(TrainConfigTest, EndOfFiniteDataIsANormalEnd) {
+  TrainConfig config = good_config();
+  config.dataflow = nullptr;
+  config.data = QueueInput(linear_data(), {.infinite = false});
+  config.steps_per_epoch = 3;
+  SimpleTrainer trainer;
+  const std::string text = stdout_of([&] { launch_train_with_config(std::move(config), trainer); });
+  EXPECT_EQ(trainer.global_step(), 4);
+  EXPECT_EQ(trainer.epoch_num(), 2);
+  EXPECT_THAT(text, HasSubstr("Training was stopped: The input source has no more data."));
+}
+
+}  // namespace
+}  // namespace tensorpack

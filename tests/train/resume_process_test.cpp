@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training that is broken off and resumed gives the numbers it would have given without.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <regex>
+
+#include "tensorpack/checkpoint/checkpoint.h"
+#include "tensorpack/utils/fs.h"
+#include "tests/support/child_process.h"
+
+namespace tensorpack {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+// Trains in a process of its own; the lines that say what was computed.
+struct ChildRun {
+  int status = 0;
+  std::vector<std::string> lines;
+  std::string output;
+};
+
+ChildRun train(const fs::path& dir, int epochs, int stop_at_step = -1) {
+  ChildProcess child({TENSORPACK_TRAIN_CHILD, "resume", dir.string(), std::to_string(epochs),
+                      std::to_string(stop_at_step)});
+  ChildRun run{.status = child.wait(), .lines = {}, .output = child.output()};
+  const std::regex line("(step [0-9.]+ cost|end of epoch) [^\n]*");
+  for (auto i = std::sregex_iterator(run.output.begin(), run.output.end(), line);
+       i != std::sregex_iterator(); ++i) {
+    run.lines.push_back(i->str());
+  }
+  return run;
+}
+
+void expect_same_checkpoint(const fs::path& a, const fs::path& b) {
+  const Checkpoint one = load_checkpoint(a);
+  const Checkpoint other = load_checkpoint(b);
+  EXPECT_EQ(one.global_step, other.global_step);
+  EXPECT_EQ(one.epoch_num, other.epoch_num);
+  EXPECT_EQ(one.extra, other.extra);
+  ASSERT_EQ(one.variables.size(), other.variables.size());
+  for (const auto& [name, value] : one.variables) {
+    EXPECT_TRUE(at::equal(value, other.variables.at(name))) << name;
+  }
+}
+
+std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+TEST(ResumeProcessTest, SixEpochsEqualThreeAndThree) {
+  const TempDir whole, parts;
+  const ChildRun six = train(whole.path(), 6);
+  const ChildRun three = train(parts.path(), 3);
+  const ChildRun resumed = train(parts.path(), 6);
+  EXPECT_EQ(six.status, 0) << six.output;
+  EXPECT_EQ(resumed.status, 0) << resumed.output;
+  EXPECT_EQ(six.lines.size(), 36) << six.output;
+  EXPECT_EQ(three.lines.size(), 18) << three.output;
+  EXPECT_EQ(joined(three.lines, resumed.lines), six.lines);
+  expect_same_checkpoint(whole.path(), parts.path());
+}
+
+TEST(ResumeProcessTest, ATerminatedEpochIsFinished) {
+  const TempDir whole, parts;
+  const ChildRun four = train(whole.path(), 4);
+  const ChildRun terminated = train(parts.path(), 4, /*stop_at_step=*/8);
+  EXPECT_EQ(terminated.status, 143);
+  EXPECT_EQ(load_checkpoint(parts.path()).global_step, 8);
+  const ChildRun again = train(parts.path(), 4, /*stop_at_step=*/10);  // the last step of epoch 2
+  EXPECT_THAT(again.output, HasSubstr("with epoch 2, step 3 of it"));
+  const ChildRun resumed = train(parts.path(), 4);
+  EXPECT_THAT(resumed.output, HasSubstr("with epoch 2, step 5 of it"));
+  EXPECT_EQ(joined(joined(terminated.lines, again.lines), resumed.lines), four.lines);
+  expect_same_checkpoint(whole.path(), parts.path());
+}
+
+}  // namespace
+}  // namespace tensorpack

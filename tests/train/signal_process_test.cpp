@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Signals from a real parent to a real child that trains.
+#include <gmock/gmock.h>
+
+#include "tensorpack/checkpoint/checkpoint.h"
+#include "tensorpack/utils/fs.h"
+#include "tests/support/child_process.h"
+
+namespace tensorpack {
+namespace {
+
+using testing::HasSubstr;
+
+class SignalProcessTest : public testing::Test {
+ protected:
+  // Starts the child, sends the signal in mid-training, and returns the exit status.
+  int end_by(int signal, const std::string& saver = "none") {
+    ChildProcess child({TENSORPACK_TRAIN_CHILD, "wait", dir_.path().string(), saver});
+    EXPECT_TRUE(child.read_until("running\n")) << child.output();
+    child.send(signal);
+    const int status = child.wait();
+    output_ = child.output();
+    return status;
+  }
+
+  TempDir dir_;
+  std::string output_;
+};
+
+TEST_F(SignalProcessTest, InterruptEndsWith130AfterAfterTrain) {
+  EXPECT_EQ(end_by(SIGINT, "saver"), 130);
+  EXPECT_THAT(output_, HasSubstr("Training was interrupted (SIGINT) at global_step = "));
+  EXPECT_THAT(output_, HasSubstr("after_train at "));
+  EXPECT_THROW(load_checkpoint(dir_.path()), std::exception) << "only SIGTERM saves";
+}
+
+TEST_F(SignalProcessTest, TerminateEndsWith143AfterAfterTrain) {
+  EXPECT_EQ(end_by(SIGTERM), 143);
+  EXPECT_THAT(output_, HasSubstr("Training was terminated (SIGTERM) at global_step = "));
+  EXPECT_THAT(output_, HasSubstr("after_train at "));
+}
+
+TEST_F(SignalProcessTest, TerminateLeavesACheckpointOfTheLastStep) {
+  EXPECT_EQ(end_by(SIGTERM, "saver"), 143);
+  const Checkpoint checkpoint = load_checkpoint(dir_.path());
+  EXPECT_THAT(output_, HasSubstr("after_train at " + std::to_string(checkpoint.global_step)));
+}
+
+TEST_F(SignalProcessTest, TerminateSavesThoughTheSaverIsScheduled) {
+  EXPECT_EQ(end_by(SIGTERM, "periodic"), 143);
+  EXPECT_GE(load_checkpoint(dir_.path()).global_step, 3);
+}
+
+}  // namespace
+}  // namespace tensorpack

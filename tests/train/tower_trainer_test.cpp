@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/train/tower_trainer.h"
+
+#include <gmock/gmock.h>
+
+#include <optional>
+
+#include "tensorpack/callbacks/callback_factory.h"
+#include "tensorpack/input_source/feed_input.h"
+#include "tensorpack/input_source/queue_input.h"
+#include "tensorpack/train/single_cost_trainer.h"
+#include "tests/support/act_at.h"
+#include "tests/support/capture.h"
+#include "tests/support/event_recorder.h"
+#include "tests/train/linear_model.h"
+
+namespace tensorpack {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+template <typename T>
+void setup(T& trainer) {
+  trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), linear_cost, SGD({.lr = 0.1}));
+}
+
+// What a callback that predicts looks like.
+class PredictAtEachEpoch final : public Callback {
+ public:
+  PredictAtEachEpoch(TowerTrainer& trainer, std::vector<double>& seen)
+      : trainer_(trainer), seen_(seen) {}
+  void setup_graph() override { predict_ = trainer_.get_predictor({"x"}, {"prediction"}); }
+  void before_train() override { trigger(); }
+  void trigger() override { seen_.push_back((*predict_)(at::zeros({1}))[0].item<double>()); }
+
+ private:
+  TowerTrainer& trainer_;
+  std::vector<double>& seen_;
+  std::optional<OnlinePredictor> predict_;
+};
+
+TEST(TowerTrainerTest, PredictorSeesTheVariablesOfTheMoment) {
+  SimpleTrainer trainer;
+  setup(trainer);
+  std::vector<double> seen;
+  trainer.train({
+      .callbacks = {PredictAtEachEpoch(trainer, seen)},
+      .steps_per_epoch = 4,
+      .max_epoch = 20,
+  });
+  ASSERT_EQ(seen.size(), 21);
+  EXPECT_EQ(seen.front(), 0) << "before training b is 0";
+  EXPECT_NEAR(seen.back(), 1, 0.01) << "after it b is 1";
+  EXPECT_EQ(trainer.global_step(), 80) << "predictions are no steps";
+}
+
+TEST(TowerTrainerTest, PredictorsShareOneTower) {
+  SimpleTrainer trainer;
+  setup(trainer);
+  const auto a = trainer.get_predictor({"x"}, {"prediction"});
+  const auto b = trainer.get_predictor({}, {"cost", "w"});
+  EXPECT_EQ(trainer.towers().inference().size(), 1);
+  EXPECT_EQ(trainer.towers().training().size(), 1);
+  EXPECT_EQ(a.tower().op(), b.tower().op());
+}
+
+TEST(TowerTrainerTest, PredictorNeedsTheSession) {
+  SimpleTrainer trainer;
+  setup(trainer);
+  const auto predict = trainer.get_predictor({"x"}, {"prediction"});
+  EXPECT_THAT([&] { predict(at::zeros({1})); },
+              ThrowsMessage<Error>(HasSubstr("the session exists from initialize() on")));
+}
+
+TEST(TowerTrainerTest, PredictorOfAnUnknownTensorIsAnError) {
+  SimpleTrainer trainer;
+  setup(trainer);
+  EXPECT_THAT([&] { trainer.get_predictor({"x"}, {"predictions"}); },
+              ThrowsMessage<Error>(HasSubstr("Did you mean 'prediction'?")));
+}
+
+TEST(TowerTrainerTest, FirstPredictorInTheLoopComesTooLate) {
+  SimpleTrainer trainer;
+  setup(trainer);
+  EXPECT_THAT(
+      [&] {
+        trainer.train({
+            .callbacks = {ActAt("before_train", 0,
+                                [&] { trainer.get_predictor({"x"}, {"prediction"}); })},
+            .steps_per_epoch = 1,
+            .max_epoch = 1,
+        });
+      },
+      ThrowsMessage<Error>(HasSubstr("Define it before training starts")));
+}
+
+TEST(TowerTrainerTest, TowerIsSetUpOnceAndFirst) {
+  SimpleTrainer trainer;
+  EXPECT_THAT([&] { trainer.get_predictor({}, {"cost"}); },
+              ThrowsMessage<Error>(HasSubstr("Call setup_graph() first.")));
+  setup(trainer);
+  EXPECT_THAT([&] { setup(trainer); },
+              ThrowsMessage<Error>(HasSubstr("the trainer has a tower function already")));
+  EXPECT_EQ(trainer.input_signature().size(), 2);
+  EXPECT_EQ(trainer.tower_func().arity(), 2);
+}
+
+TEST(NoOpTrainerTest, RunsHooksAndCountersButNoUpdate) {
+  NoOpTrainer trainer;
+  setup(trainer);
+  const EventLog log = make_event_log();
+  trainer.train({.callbacks = {EventRecorder(log)}, .steps_per_epoch = 1, .max_epoch = 1});
+  EXPECT_THAT(*log, ElementsAre("setup_graph 0/-1/0", "before_train 0/-1/0",  //
+                                "before_epoch 1/-1/0",                        //
+                                "before_run 1/0/0", "after_run 1/0/1",        //
+                                "trigger_step 1/0/1", "after_epoch 1/0/1",    //
+                                "trigger_epoch 1/0/1", "trigger 1/0/1", "after_train 1/0/1"));
+  EXPECT_EQ(trainer.variables().at("w").tensor.item<double>(), 0);
+}
+
+TEST(QueueInputTrainerTest, InsistsOnAQueue) {
+  QueueInputTrainer fed;
+  EXPECT_THAT(
+      [&] { setup(fed); },
+      ThrowsMessage<Error>(HasSubstr("[QueueInputTrainer] the input is not a QueueInput.")));
+  QueueInputTrainer queued;
+  queued.setup_graph(linear_inputs(), QueueInput(linear_data()), linear_cost, SGD({.lr = 0.1}));
+  queued.train({.steps_per_epoch = 4, .max_epoch = 50});
+  EXPECT_NEAR(queued.variables().at("w").tensor.item<double>(), 2, 1e-3);
+}
+
+// Registers two losses and forgets one.
+at::Tensor forgetful_cost(const at::Tensor& x, const at::Tensor& y) {
+  CallScope& call = *CallScope::current();
+  const at::Tensor cost = linear_cost(x, y);
+  const at::Tensor used = call.graph().variables().at("w").tensor.square();
+  const at::Tensor forgotten = call.graph().variables().at("b").tensor.square();
+  call.add_to_collection(Collection::kRegularizationLosses, "w/l2", used);
+  call.add_to_collection(Collection::kRegularizationLosses, "b/l2", forgotten);
+  return cost + used;
+}
+
+TEST(SingleCostTrainerTest, ForgottenRegularizationIsToldOnce) {
+  SimpleTrainer trainer;
+  const std::string text = stdout_of([&] {
+    trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), forgetful_cost,
+                        SGD({.lr = 0.1}));
+    trainer.train({.steps_per_epoch = 2, .max_epoch = 1});
+  });
+  const std::string warning = "1 regularization losses are not part of the cost: b/l2.";
+  ASSERT_THAT(text, HasSubstr(warning));
+  EXPECT_EQ(text.find(warning), text.rfind(warning));
+}
+
+}  // namespace
+}  // namespace tensorpack

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The programs that tests start:
+//   train_child wait <logdir> none|saver|periodic       trains until a signal ends it
+//   train_child resume <logdir> <epochs> <stop>         trains a network, resuming what is there;
+//                                                       sends itself SIGTERM after step <stop>
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <csignal>
+#include <string>
+
+#include "tensorpack/callbacks/model_saver.h"
+#include "tensorpack/callbacks/trigger.h"
+#include "tensorpack/dataflow/batch.h"
+#include "tensorpack/dataflow/fake_data.h"
+#include "tensorpack/dataflow/rng.h"
+#include "tensorpack/dataflow/shuffle.h"
+#include "tensorpack/models/batch_norm.h"
+#include "tensorpack/models/dropout.h"
+#include "tensorpack/models/fully_connected.h"
+#include "tensorpack/optim/adam.h"
+#include "tensorpack/train/auto_resume.h"
+#include "tensorpack/train/run_main.h"
+#include "tensorpack/train/trainer.h"
+#include "tensorpack/utils/logger.h"
+
+using namespace tensorpack;  // NOLINT: a program
+
+namespace {
+
+void say(const std::string& text) {
+  fmt::print("{}\n", text);
+  std::fflush(stdout);
+}
+
+// Tells the parent where the loop is.
+class Reporter final : public Callback {
+ public:
+  void trigger_step() override {
+    if (global_step() == 3) say("running");
+  }
+  void after_train() override { say(fmt::format("after_train at {}", global_step())); }
+};
+
+void wait_for_signal(const std::string& saver) {
+  OwnedList<Callback> callbacks{Reporter()};
+  if (saver == "saver") callbacks.add(ModelSaver());
+  if (saver == "periodic") callbacks.add(PeriodicTrigger(ModelSaver(), {.every_k_epochs = 5}));
+  Trainer trainer;
+  trainer.set_train_op(Op::nothing());
+  trainer.train({.callbacks = std::move(callbacks), .steps_per_epoch = 1'000'000'000});
+}
+
+// Prints the exact cost of every step.
+class PrintCost final : public Callback {
+ public:
+  explicit PrintCost(int64_t stop) : stop_(stop) {}
+  RunArgs before_run(RunContext&) override { return {.fetches = {"cost"}}; }
+  void after_run(RunContext&, const std::vector<at::Tensor>& values) override {
+    say(fmt::format("step {}.{} cost {:a}", epoch_num(), global_step(), values[0].item<double>()));
+  }
+  void trigger_step() override {
+    if (global_step() == stop_) std::raise(SIGTERM);
+  }
+  void trigger_epoch() override { say(fmt::format("end of epoch {}", epoch_num())); }
+
+ private:
+  int64_t stop_;
+};
+
+at::Tensor network(const at::Tensor& x, const at::Tensor& y) {
+  at::Tensor l = FullyConnected("fc0", x, {.units = 16});
+  l = at::relu(BatchNorm("bn", l));
+  l = Dropout("dropout", l, {.rate = 0.4});
+  l = FullyConnected("fc1", l, {.units = 1});
+  return named("cost", (l.squeeze(1) - y).square().mean());
+}
+
+void train_and_resume(int64_t epochs, int64_t stop) {
+  set_global_seed(7);
+  at::manual_seed(7);
+  launch_train_with_config(
+      AutoResumeTrainConfig({
+          .model = {.inputs = {{"x", {-1, 5}}, {"y", {-1}}},
+                    .build_graph = network,
+                    .optimizer = Adam({.lr = 0.01})},
+          .dataflow = FakeData({{.shape = {5}}, {}}, {.size = 30}) | shuffle() | batch(4),
+          .callbacks = {PrintCost(stop), ModelSaver()},
+          .extra_callbacks = OwnedList<Callback>(),
+          .steps_per_epoch = 5,
+          .max_epoch = epochs,
+      }),
+      SimpleTrainer());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_main([&] {
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    set_logger_dir(words.at(1), LogDirAction::kKeep);
+    if (words.at(0) == "wait") {
+      wait_for_signal(words.at(2));
+    } else {
+      train_and_resume(std::stoll(words.at(2)), std::stoll(words.at(3)));
+    }
+  });
+}
