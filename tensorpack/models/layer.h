@@ -15,7 +15,7 @@ namespace tensorpack {
 /// A function applied to a layer's output, such as torch::relu.
 using Activation = std::function<at::Tensor(const at::Tensor&)>;
 
-/// One number for height and width, or both: 3 or {3, 5}.
+/// One number for height and width, or both: 3 or Size2D(3, 5).
 struct Size2D {
   int64_t height = 1;
   int64_t width = 1;

@@ -38,7 +38,7 @@ TEST_F(LayersTest, Conv2DIsAConvolutionWithNamedVariables) {
   const at::Tensor x = at::randn({2, 3, 9, 7});
   const at::Tensor y = Conv2D("conv", x,
                               {.filters = 4,
-                               .kernel_size = {3, 5},
+                               .kernel_size = Size2D(3, 5),
                                .strides = 2,
                                .padding = Padding::of({1, 2}),
                                .activation = torch::relu});
