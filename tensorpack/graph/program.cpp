@@ -71,17 +71,17 @@ std::optional<c10::OperatorHandle> out_form_of(const Node& node) {
 
 Program::Program(const Trace& trace, const std::vector<std::string>& fetches,
                  ProgramOptions options)
-    : slots_(trace.values.size()),
-      kept_(trace.values.size(), 0),
-      fetched_(trace.values.size(), 0),
-      inputs_(trace.inputs) {
+    : slots_(trace.values.size()), kept_(trace.values.size(), 0), fetched_(trace.values.size(), 0) {
   for (const std::string& name : fetches) {
     auto found = trace.outputs.find(name);
     TP_ASSERT(found != trace.outputs.end());
     fetch_ids_.push_back(found->second);
     fetched_[found->second] = 1;
   }
-  for (ValueId id : inputs_) examples_.push_back(trace.values[id].tensor);
+  for (ValueId id : trace.inputs) {
+    const Value& value = trace.values[id];
+    inputs_.push_back({id, value.sizes, value.strides, value.options});
+  }
   for (size_t i = 0; i < trace.values.size(); ++i) {
     if (!trace.values[i].is_persistent()) continue;
     slots_[i] = trace.values[i].tensor;
@@ -281,14 +281,13 @@ std::vector<at::Tensor> Program::run(const std::vector<at::Tensor>& inputs) {
   c10::AutoGradMode grad_mode(false);
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const at::Tensor& example = examples_[i];
-    TP_ASSERT(inputs[i].sizes() == example.sizes());
+    const Input& input = inputs_[i];
+    TP_ASSERT(inputs[i].sizes() == input.sizes);
     // Kernels were chosen for the recorded layout.
-    slots_[inputs_[i]] =
-        inputs[i].strides() == example.strides()
+    slots_[input.id] =
+        inputs[i].strides() == input.strides
             ? inputs[i]
-            : at::empty_strided(example.sizes(), example.strides(), example.options())
-                  .copy_(inputs[i]);
+            : at::empty_strided(input.sizes, input.strides, input.options).copy_(inputs[i]);
   }
   for (const Step& step : steps_) execute(step);
   stack_.clear();
@@ -299,7 +298,7 @@ std::vector<at::Tensor> Program::run(const std::vector<at::Tensor>& inputs) {
   for (ValueId id : fetch_ids_) {
     if (!kept_[id]) slots_[id] = c10::IValue();
   }
-  for (ValueId id : inputs_) slots_[id] = c10::IValue();
+  for (const Input& input : inputs_) slots_[input.id] = c10::IValue();
   return values;
 }
 

@@ -78,8 +78,12 @@ class Program {
   std::vector<ValueId> releases_;
   std::vector<c10::IValue> literals_;
   std::vector<List> lists_;
-  std::vector<ValueId> inputs_;
-  std::vector<at::Tensor> examples_;
+  struct Input {
+    ValueId id;
+    std::vector<int64_t> sizes, strides;  // as recorded
+    at::TensorOptions options;
+  };
+  std::vector<Input> inputs_;
   std::vector<ValueId> fetch_ids_;
   torch::jit::Stack stack_;
   int64_t kept_bytes_ = 0;

@@ -211,9 +211,12 @@ ValueId Recorder::add_value(const at::Tensor& tensor, ValueKind kind, int32_t pr
 
 ValueId Recorder::add_external(const at::Tensor& tensor, ValueKind kind, const std::string& name) {
   const ValueId id = add_value(tensor, kind, -1);
-  trace_.values[id].tensor = tensor.detach();
   trace_.values[id].name = name;
-  if (kind == ValueKind::kInput) trace_.inputs.push_back(id);
+  if (kind == ValueKind::kInput) {
+    trace_.inputs.push_back(id);
+  } else {
+    trace_.values[id].tensor = tensor.detach();
+  }
   return id;
 }
 

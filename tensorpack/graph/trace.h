@@ -30,7 +30,7 @@ struct Value {
   ValueKind kind = ValueKind::kComputed;
   StorageId storage = -1;
   int32_t producer = -1;   // the node, if computed
-  at::Tensor tensor = {};  // variables and constants; inputs: the example
+  at::Tensor tensor = {};  // variables and constants
   std::string name = {};   // inputs and variables
 
   // Geometry as recorded, for plans and dumps.

@@ -18,11 +18,11 @@ namespace {
 
 constexpr size_t kManyVariants = 8;
 
-bool fits(const std::vector<at::Tensor>& examples, const std::vector<at::Tensor>& inputs) {
-  for (size_t i = 0; i < examples.size(); ++i) {
-    if (examples[i].sizes() != inputs[i].sizes() ||
-        examples[i].scalar_type() != inputs[i].scalar_type() ||
-        examples[i].device() != inputs[i].device()) {
+bool fits(const Trace& trace, const std::vector<at::Tensor>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Value& recorded = trace.values[trace.inputs[i]];
+    if (inputs[i].sizes() != recorded.sizes || inputs[i].dtype() != recorded.options.dtype() ||
+        inputs[i].device() != recorded.options.device()) {
       return false;
     }
   }
@@ -46,7 +46,7 @@ ReplayExecutor::Variant& ReplayExecutor::variant_for(const Op& op,
                                                      const std::vector<at::Tensor>& inputs) {
   std::deque<Variant>& variants = variants_[&op.state()];
   for (Variant& variant : variants) {
-    if (fits(variant.examples, inputs)) return variant;
+    if (fits(variant.trace, inputs)) return variant;
   }
   variants.push_back(record_variant(op, inputs));
   if (variants.size() == kManyVariants + 1) {
@@ -73,7 +73,7 @@ ReplayExecutor::Variant ReplayExecutor::record_variant(const Op& op,
     log::debug("Recording '{}': {}.", op.name(), remark);
   }
   if (options_.verify) verify(graph_, op, recorded, inputs, guard);
-  return {std::move(recorded.inputs), std::move(recorded.recording.trace), {}, {}};
+  return {std::move(recorded.recording.trace), {}, {}};
 }
 
 ReplayExecutor::Request& ReplayExecutor::request_for(Variant& variant,

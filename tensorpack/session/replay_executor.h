@@ -32,7 +32,6 @@ class ReplayExecutor final : public Executor {
   };
   // One recording, and a program for every set of fetches that was asked for.
   struct Variant {
-    std::vector<at::Tensor> examples;
     Trace trace;
     std::map<std::vector<std::string>, Program> programs;
     std::deque<Request> requests;
