@@ -38,8 +38,10 @@ Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>
            "model's output.");
   std::vector<at::Tensor> tensors;
   for (const Variable* variable : variables) tensors.push_back(variable->tensor);
-  const std::vector<at::Tensor> values = torch::autograd::grad(
-      {cost}, tensors, {}, c10::nullopt, /*create_graph=*/false, /*allow_unused=*/true);
+  // Retained: a step may minimise several costs of one forward pass.
+  const std::vector<at::Tensor> values =
+      torch::autograd::grad({cost}, tensors, {}, /*retain_graph=*/true, /*create_graph=*/false,
+                            /*allow_unused=*/true);
 
   Gradients gradients;
   std::vector<std::string> without;
