@@ -97,7 +97,8 @@ Variable& Graph::create_variable(const std::string& name, at::IntArrayRef shape,
     options.init(value, at::detail::createCPUGenerator(hash_name(name, options_.seed)));
   }
   value = value.to(device);
-  if (options_.channels_last && options.role == VariableRole::kTrainable && value.dim() == 4) {
+  // Slots as well: an optimizer reads them beside their weights.
+  if (options_.channels_last && value.dim() == 4) {
     value = value.contiguous(at::MemoryFormat::ChannelsLast);
   }
   if (options.role == VariableRole::kTrainable) value.set_requires_grad(true);

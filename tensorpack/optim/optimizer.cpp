@@ -13,16 +13,18 @@
 
 namespace tensorpack {
 
-at::Tensor Optimizer::get_slot(const Variable& variable, const std::string& slot) {
+at::Tensor Optimizer::get_slot(const Variable& variable, const std::string& slot,
+                               Initializer init) {
   Graph& graph = CallScope::current_or_throw("optimizer").graph();
   const std::string name = variable.name + "/" + slot;
   if (Variable* found = graph.variables().find(name)) return found->tensor;
   // The slot of a replica's variable is no more saved than the replica is.
   const VariableRole role = variable.is_saved() ? VariableRole::kGlobal : VariableRole::kLocal;
   return graph
-      .create_variable(name, variable.tensor.sizes(),
-                       {.role = role, .dtype = variable.tensor.scalar_type()},
-                       variable.tensor.device())
+      .create_variable(
+          name, variable.tensor.sizes(),
+          {.init = std::move(init), .role = role, .dtype = variable.tensor.scalar_type()},
+          variable.tensor.device())
       .tensor;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tensorpack/graph/initializer.h"
 #include "tensorpack/graph/variable_store.h"
 
 namespace tensorpack {
@@ -29,8 +30,10 @@ class Optimizer {
   virtual void apply_gradients(const Gradients& gradients) = 0;
 
  protected:
-  /// The variable `<variable>/<slot>`: zeros of the variable's shape, made at first use.
-  static at::Tensor get_slot(const Variable& variable, const std::string& slot);
+  /// The variable `<variable>/<slot>`: of the variable's shape, made at first use, zeros when
+  /// `init` is empty.
+  static at::Tensor get_slot(const Variable& variable, const std::string& slot,
+                             Initializer init = {});
 };
 
 /// The derivatives of a scalar cost. Variables it does not depend on are left out, with one warning
