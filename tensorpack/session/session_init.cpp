@@ -22,9 +22,9 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 bool is_training_only(const std::string& name) {
   static const std::vector<std::string> suffixes = {
       "/Momentum", "/Adam_m", "/Adam_v", "/LAMB_m", "/LAMB_v", "/RMSProp", "/RMSProp_mean",
-      "/RMSProp_momentum", "/Adagrad", "/AccumGrad",
+      "/RMSProp_momentum", "/Adagrad", "/AccumGrad", "/MovingAverage",
       // Step counts.
-      "Adam/step", "Adagrad/step", "LAMB/step", "AccumGrad/step"};
+      "Adam/step", "Adagrad/step", "LAMB/step", "AccumGrad/step", "MovingAverage/step"};
   for (const std::string& suffix : suffixes) {
     if (name.ends_with(suffix)) return true;
   }
