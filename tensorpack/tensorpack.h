@@ -57,6 +57,7 @@
 #include "tensorpack/optim/adam.h"
 #include "tensorpack/optim/gradient_processor.h"
 #include "tensorpack/optim/lamb.h"
+#include "tensorpack/optim/loss_scale.h"
 #include "tensorpack/optim/moving_average.h"
 #include "tensorpack/optim/rmsprop.h"
 #include "tensorpack/optim/sgd.h"

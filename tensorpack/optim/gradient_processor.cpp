@@ -87,6 +87,18 @@ Gradients CheckGradient::process(Gradients gradients) {
   return gradients;
 }
 
+Gradients PrintGradient::process(Gradients gradients) {
+  std::vector<at::Tensor> values;
+  std::vector<std::string> names;
+  for (const Gradient& gradient : gradients) {
+    if (!std::regex_match(gradient.variable->name, pattern_)) continue;
+    values.push_back(gradient.value);
+    names.push_back("Gradient of '" + gradient.variable->name + "'");
+  }
+  if (!values.empty()) kernels::log_statistics(values, names);
+  return gradients;
+}
+
 Gradients SummaryGradient::process(Gradients gradients) {
   if (TowerContext::current() == nullptr) return gradients;
   for (const Gradient& gradient : gradients) {

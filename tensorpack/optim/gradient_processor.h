@@ -74,6 +74,17 @@ class CheckGradient final : public GradientProcessor {
   Gradients process(Gradients gradients) override;
 };
 
+/// Logs the shape, mean and root mean square of gradients in every run, of the variables whose
+/// whole name matches. For debugging: on a GPU it waits for the gradients.
+class PrintGradient final : public GradientProcessor {
+ public:
+  explicit PrintGradient(const std::string& regex = ".*") : pattern_(regex) {}
+  Gradients process(Gradients gradients) override;
+
+ private:
+  std::regex pattern_;
+};
+
 /// Keeps a moving average of the root mean square of each gradient, named `<variable>-grad/rms`.
 class SummaryGradient final : public GradientProcessor {
  public:

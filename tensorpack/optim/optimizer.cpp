@@ -66,7 +66,10 @@ Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>
 
 void minimize(Optimizer& optimizer, const at::Tensor& cost,
               const std::vector<Variable*>& variables) {
-  const Gradients gradients = compute_gradients(cost, variables);
+  // A cost that is no scalar is compute_gradients()'s to complain about.
+  const bool is_scalar = cost.defined() && cost.numel() == 1;
+  const Gradients gradients =
+      compute_gradients(is_scalar ? optimizer.scale_cost(cost) : cost, variables);
   at::NoGradGuard no_grad;
   optimizer.apply_gradients(gradients);
 }

@@ -29,6 +29,9 @@ class Optimizer {
   /// Updates the variables in place. Called inside a tower or CallScope, with gradients disabled.
   virtual void apply_gradients(const Gradients& gradients) = 0;
 
+  /// What minimize() differentiates in place of `cost`; only LossScaleOptimizer changes it.
+  virtual at::Tensor scale_cost(const at::Tensor& cost) { return cost; }
+
  protected:
   /// The variable `<variable>/<slot>`: of the variable's shape, made at first use, zeros when
   /// `init` is empty.

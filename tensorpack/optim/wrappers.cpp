@@ -5,37 +5,11 @@
 
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/graph.h"
-#include "tensorpack/graph/state_guard.h"
+#include "tensorpack/optim/apply_if.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 namespace {
-
-// Undoes what is written to variables while it lives, unless the condition, a 0-d tensor, holds.
-// The copies of variables that are not written are dead code in a recorded program.
-class KeepIf {
- public:
-  KeepIf(Graph& graph, at::Tensor condition) : condition_(std::move(condition)) {
-    for (const Variable& variable : graph.variables().all()) {
-      const at::Tensor tensor = variable.tensor.detach();
-      before_.push_back({tensor, tensor.clone(), tensor._version()});
-    }
-  }
-  void finish() {
-    for (auto& [tensor, copy, version] : before_) {
-      if (tensor._version() != version) tensor.copy_(at::where(condition_, tensor, copy));
-    }
-  }
-
- private:
-  struct Saved {
-    at::Tensor tensor;
-    at::Tensor copy;
-    int64_t version;
-  };
-  at::Tensor condition_;
-  std::vector<Saved> before_;
-};
 
 Owned<Optimizer> checked(Owned<Optimizer> optimizer, const char* where) {
   TP_CHECK(static_cast<bool>(optimizer), where, "there is no optimizer. Pass one.");
@@ -66,13 +40,7 @@ void AccumGradOptimizer::apply_gradients(const Gradients& gradients) {
     const double factor = options_.average ? 1.0 / static_cast<double>(niter_) : 1.0;
     sums.push_back({gradient.variable, slots.back() * factor});
   }
-  if (is_first_call) {
-    StateGuard guard(graph);  // makes the optimizer's own variables, and leaves no other trace
-    optimizer_->apply_gradients(sums);
-  }
-  KeepIf kept(graph, is_due);
-  optimizer_->apply_gradients(sums);
-  kept.finish();
+  detail::apply_gradients_if(is_due, *optimizer_, sums, is_first_call);
   for (at::Tensor& slot : slots) slot.masked_fill_(is_due, 0);
 }
 

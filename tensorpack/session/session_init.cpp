@@ -28,7 +28,8 @@ bool is_training_only(const std::string& name) {
   for (const std::string& suffix : suffixes) {
     if (name.ends_with(suffix)) return true;
   }
-  return name == "global_step" || name == "learning_rate" || name.starts_with("EMA/");
+  return name == "global_step" || name == "learning_rate" || name.starts_with("loss_scale") ||
+         name.starts_with("EMA/");
 }
 
 bool may_cast(c10::ScalarType from, c10::ScalarType to) {

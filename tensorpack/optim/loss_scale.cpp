@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/optim/loss_scale.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "tensorpack/graph/call_scope.h"
+#include "tensorpack/graph/graph.h"
+#include "tensorpack/optim/apply_if.h"
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+
+LossScaleOptimizer::LossScaleOptimizer(Owned<Optimizer> optimizer, LossScaleOptions options)
+    : optimizer_(std::move(optimizer)), options_(options) {
+  TP_CHECK(static_cast<bool>(optimizer_), "LossScaleOptimizer", "there is no optimizer. Pass one.");
+  TP_CHECK(options_.first > 0 && options_.growth >= 1 && options_.backoff > 0 &&
+               options_.backoff < 1 && options_.growth_interval > 0,
+           "LossScaleOptimizer",
+           "first {} must be above 0, growth {} at least 1, backoff {} between 0 and 1, and "
+           "growth_interval {} at least 1.",
+           options_.first, options_.growth, options_.backoff, options_.growth_interval);
+}
+
+at::Tensor LossScaleOptimizer::scale() const {
+  return get_scalar_variable("loss_scale", options_.first);
+}
+
+at::Tensor LossScaleOptimizer::scale_cost(const at::Tensor& cost) {
+  has_scaled_ = true;
+  return cost * scale();
+}
+
+void LossScaleOptimizer::apply_gradients(const Gradients& gradients) {
+  TP_CHECK(std::exchange(has_scaled_, false), "LossScaleOptimizer",
+           "the cost was not scaled. Use minimize(), and put no other optimizer around this one.");
+  Graph& graph = CallScope::current_or_throw("LossScaleOptimizer").graph();
+  at::Tensor scale = this->scale();
+  const bool is_first_call = graph.variables().find("loss_scale/good_steps") == nullptr;
+  at::Tensor good_steps = get_scalar_variable("loss_scale/good_steps", 0, at::kLong);
+
+  Gradients unscaled;
+  std::vector<at::Tensor> finite;
+  const at::Tensor factor = scale.reciprocal();
+  for (const Gradient& gradient : gradients) {
+    unscaled.push_back({gradient.variable, gradient.value * factor});
+    finite.push_back(gradient.value.isfinite().all());
+  }
+  const at::Tensor is_good = at::stack(finite).all();
+  detail::apply_gradients_if(is_good, *optimizer_, unscaled, is_first_call);
+
+  good_steps.add_(1).masked_fill_(is_good.logical_not(), 0);
+  const at::Tensor grows = good_steps.ge(options_.growth_interval);
+  const at::Tensor grown = at::where(grows, scale * options_.growth, scale);
+  scale.copy_(at::where(is_good, grown, scale * options_.backoff));
+  good_steps.masked_fill_(grows, 0);
+}
+
+}  // namespace tensorpack

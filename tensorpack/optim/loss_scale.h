@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tensorpack/optim/optimizer.h"
+#include "tensorpack/utils/owned_list.h"
+
+namespace tensorpack {
+
+struct LossScaleOptions {
+  double first = 65536;            ///< first value of the variable `loss_scale`
+  double growth = 2;               ///< factor after `growth_interval` good steps
+  double backoff = 0.5;            ///< factor after a step whose gradients overflowed
+  int64_t growth_interval = 2000;  ///< counted in the variable `loss_scale/good_steps`
+};
+
+/// Multiplies the cost by a factor, so that small gradients survive float16, and divides the
+/// gradients by it. A step whose gradients are not finite changes nothing but the factor. Works
+/// through minimize() and as the outermost optimizer alone.
+class LossScaleOptimizer final : public Optimizer {
+ public:
+  explicit LossScaleOptimizer(Owned<Optimizer> optimizer, LossScaleOptions options = {});
+  void apply_gradients(const Gradients& gradients) override;
+  at::Tensor scale_cost(const at::Tensor& cost) override;
+
+ private:
+  at::Tensor scale() const;
+
+  Owned<Optimizer> optimizer_;
+  LossScaleOptions options_;
+  bool has_scaled_ = false;  // scale_cost() was called for the gradients to come
+};
+
+}  // namespace tensorpack
