@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers beyond the first few, against libtorch's own functions: values, variables, errors.
+// Normalisation, upsampling and nonlinear layers, helpers, and the errors of all of them.
 #include <ATen/ATen.h>
 
 #include "tensorpack/models/attention.h"
@@ -23,78 +23,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-TEST_F(LayersTest, Conv2DTransposeWithExplicitPaddingIsThatOfLibtorch) {
-  train();
-  const at::Tensor x = at::randn({2, 3, 5, 4});
-  const at::Tensor y = Conv2DTranspose(
-      "up", x, {.filters = 6, .kernel_size = 4, .strides = 2, .padding = Padding::of(1)});
-  EXPECT_THAT(shape_of("up/W"), ElementsAre(3, 6, 4, 4));
-  EXPECT_THAT(shape_of("up/b"), ElementsAre(6));
-  EXPECT_TRUE(at::equal(y, at::conv_transpose2d(x, variable("up/W"), variable("up/b"), 2, 1)));
-}
-
-TEST_F(LayersTest, Conv2DTransposeHasTheSizesOfTheReference) {
-  train();
-  int index = 0;
-  for (int64_t stride : {1, 2, 3}) {
-    for (int64_t kernel : {1, 2, 3, 4, 5}) {
-      const at::Tensor x = at::randn({1, 2, 5, 4});
-      const std::string suffix = std::to_string(index++);
-      const at::Tensor same = Conv2DTranspose(
-          "same" + suffix, x, {.filters = 1, .kernel_size = kernel, .strides = stride});
-      EXPECT_THAT(same.sizes().vec(), ElementsAre(1, 1, 5 * stride, 4 * stride));
-      const at::Tensor valid = Conv2DTranspose(
-          "valid" + suffix, x,
-          {.filters = 1, .kernel_size = kernel, .strides = stride, .padding = Padding::valid()});
-      const int64_t more = std::max<int64_t>(kernel - stride, 0);
-      EXPECT_THAT(valid.sizes().vec(), ElementsAre(1, 1, 5 * stride + more, 4 * stride + more));
-    }
-  }
-}
-
-TEST_F(LayersTest, SameConv2DTransposeIsTheGradientOfSameConv2D) {
-  train();
-  int index = 0;
-  for (int64_t stride : {1, 2, 3}) {
-    for (int64_t kernel : {1, 2, 3, 4, 5}) {
-      const std::string suffix = std::to_string(index++);
-      const at::Tensor small = at::randn({1, 2, 4, 4});
-      const at::Tensor big = at::randn({1, 3, 4 * stride, 4 * stride}).requires_grad_(true);
-      const at::Tensor down =
-          Conv2D("down" + suffix, big,
-                 {.filters = 2, .kernel_size = kernel, .strides = stride, .use_bias = false});
-      const at::Tensor weight = variable("down" + suffix + "/W").detach();
-      const at::Tensor up = Conv2DTranspose("up" + suffix, small,
-                                            {.filters = 3,
-                                             .kernel_size = kernel,
-                                             .strides = stride,
-                                             .use_bias = false,
-                                             .kernel_init = init::from(weight)});
-      (down * small).sum().backward();
-      EXPECT_TRUE(at::allclose(up, big.grad(), 1e-4, 1e-5)) << stride << ' ' << kernel;
-    }
-  }
-}
-
-TEST_F(LayersTest, DepthwiseConv2DHasFiltersOfItsOwnForEachChannel) {
-  train();
-  const at::Tensor x = at::randn({2, 3, 6, 6});
-  const at::Tensor y = DepthwiseConv2D("dw", x, {.kernel_size = 3, .channel_multiplier = 2});
-  EXPECT_THAT(shape_of("dw/W"), ElementsAre(6, 1, 3, 3));
-  EXPECT_TRUE(at::equal(y, at::conv2d(x, variable("dw/W"), variable("dw/b"), 1, 1, 1, 3)));
-}
-
-TEST_F(LayersTest, Conv1DIsThatOfLibtorch) {
-  train();
-  const at::Tensor x = at::randn({2, 4, 9});
-  const at::Tensor y =
-      Conv1D("conv", x, {.filters = 6, .kernel_size = 3, .dilation = 2, .groups = 2});
-  EXPECT_THAT(shape_of("conv/W"), ElementsAre(6, 2, 3));
-  EXPECT_TRUE(at::equal(
-      y, at::conv1d(x, variable("conv/W"), variable("conv/b"), 1, at::IntArrayRef{2}, 2, 2)));
-  EXPECT_EQ(Conv1D("even", x, {.filters = 1, .kernel_size = 4, .strides = 2}).size(2), 5);
-}
 
 TEST_F(LayersTest, LayerNormLooksAtOneExample) {
   train();
@@ -163,83 +91,6 @@ TEST_F(LayersTest, ConcatWithPutsItsInputFirst) {
   train();
   const at::Tensor a = at::randn({2, 3}), b = at::randn({2, 1}), c = at::randn({2, 2});
   EXPECT_TRUE(at::equal(ConcatWith("cat", a, {b, c}, 1), at::cat({a, b, c}, 1)));
-}
-
-TEST_F(LayersTest, EmbeddingLooksUpRows) {
-  train();
-  const at::Tensor ids = at::tensor({3, 0, 3}, at::kLong);
-  const at::Tensor y = Embedding("words", ids, {.vocabulary = 5, .features = 4});
-  EXPECT_THAT(shape_of("words/W"), ElementsAre(5, 4));
-  EXPECT_TRUE(at::equal(y, variable("words/W").index_select(0, ids)));
-}
-
-TEST_F(LayersTest, LstmIsThatOfLibtorch) {
-  train();
-  const at::Tensor x = at::randn({5, 2, 3});
-  const RecurrentOutput out = LSTM("lstm", x, {.units = 4, .layers = 2, .bidirectional = true});
-  EXPECT_THAT(shape_of("lstm/weight_ih_l0"), ElementsAre(16, 3));
-  EXPECT_THAT(shape_of("lstm/weight_ih_l1_reverse"), ElementsAre(16, 8));
-  std::vector<at::Tensor> weights;
-  for (const Variable* v : graph_.variables().trainable()) weights.push_back(v->tensor);
-  const at::Tensor zeros = at::zeros({4, 2, 4});
-  const auto [y, h, c] = at::lstm(x, {zeros, zeros}, weights, true, 2, 0, true, true, false);
-  EXPECT_TRUE(at::equal(out.output, y));
-  EXPECT_TRUE(at::equal(out.state.hidden, h));
-  EXPECT_TRUE(at::equal(out.state.cell, c));
-}
-
-TEST_F(LayersTest, RecurrentNetworksGoOnWhereTheyStopped) {
-  train();
-  const at::Tensor x = at::randn({2, 6, 3});
-  const at::Tensor whole = GRU("gru", x, {.units = 4, .batch_first = true}).output;
-  EXPECT_THAT(shape_of("gru/weight_hh_l0"), ElementsAre(12, 4));
-  predict();
-  const RecurrentOutput first = GRU("gru", x.narrow(1, 0, 2), {.units = 4, .batch_first = true});
-  predict();
-  const RecurrentOutput second =
-      GRU("gru", x.narrow(1, 2, 4), {.units = 4, .batch_first = true, .start = first.state});
-  EXPECT_TRUE(at::allclose(at::cat({first.output, second.output}, 1), whole, 1e-4, 1e-6));
-}
-
-// What torch::nn::MultiheadAttention computes, in its own steps.
-at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           int64_t heads) {
-  std::vector<at::Tensor> parts;
-  const int64_t size = q.size(2) / heads;
-  for (int64_t h = 0; h < heads; ++h) {
-    const auto slice = [&](const at::Tensor& t) { return t.narrow(2, h * size, size); };
-    const at::Tensor scores = at::bmm(slice(q), slice(k).transpose(1, 2)) / std::sqrt(double(size));
-    parts.push_back(at::bmm(scores.softmax(-1), slice(v)));
-  }
-  return at::cat(parts, 2);
-}
-
-TEST_F(LayersTest, MultiHeadAttentionMixesTheValues) {
-  train();
-  const at::Tensor q = at::randn({2, 5, 8}), k = at::randn({2, 3, 6}), v = at::randn({2, 3, 4});
-  const at::Tensor y = MultiHeadAttention("mha", q, k, v, {.heads = 2});
-  EXPECT_THAT(shape_of("mha/k/W"), ElementsAre(8, 6));
-  EXPECT_THAT(shape_of("mha/out/b"), ElementsAre(8));
-  auto project = [&](const std::string& name, const at::Tensor& x) {
-    return at::linear(x, variable("mha/" + name + "/W"), variable("mha/" + name + "/b"));
-  };
-  const at::Tensor mixed = plain_attention(project("q", q), project("k", k), project("v", v), 2);
-  EXPECT_TRUE(at::allclose(y, project("out", mixed), 1e-4, 1e-5));
-}
-
-TEST_F(LayersTest, CausalAttentionDoesNotLookAhead) {
-  train();
-  const at::Tensor x = at::randn({1, 4, 8});
-  at::Tensor changed = x.clone();
-  changed.narrow(1, 2, 2).fill_(7);
-  const at::Tensor y = MultiHeadAttention("mha", x, {.heads = 2, .causal = true});
-  predict();
-  const at::Tensor z = MultiHeadAttention("mha", changed, {.heads = 2, .causal = true});
-  EXPECT_TRUE(at::allclose(y.narrow(1, 0, 2), z.narrow(1, 0, 2)));
-  EXPECT_FALSE(at::allclose(y, z));
-  predict();
-  const at::Tensor visible = at::ones({4, 4}, at::kBool).tril();
-  EXPECT_TRUE(at::equal(z, MultiHeadAttention("mha", changed, {.heads = 2, .mask = visible})));
 }
 
 TEST_F(LayersTest, SkippedStatisticsStay) {
