@@ -45,9 +45,9 @@ at::Tensor Conv2D(const std::string& name, const at::Tensor& input, Conv2DOption
              "{} groups do not divide {} input channels and {} filters. Choose a divisor of both.",
              groups, channels, *options.filters);
 
-    const at::Tensor weight =
-        get_variable("W", {*options.filters, channels / groups, kernel.height, kernel.width},
-                     options.kernel_init.value_or(init::he_normal()));
+    const at::Tensor weight = get_variable(
+        "W", {*options.filters, channels / groups, kernel.height, kernel.width},
+        {.init = options.kernel_init.value_or(init::he_normal()), .channels_last = true});
     at::Tensor bias;
     if (options.use_bias.value_or(true)) {
       bias = get_variable("b", {*options.filters}, options.bias_init.value_or(init::zeros()));

@@ -21,7 +21,9 @@ at::Tensor Optimizer::get_slot(const Variable& variable, const std::string& slot
   const VariableRole role = variable.is_saved() ? VariableRole::kGlobal : VariableRole::kLocal;
   return graph
       .create_variable(name, variable.tensor.sizes(),
-                       {.role = role, .dtype = variable.tensor.scalar_type()},
+                       {.role = role,
+                        .dtype = variable.tensor.scalar_type(),
+                        .channels_last = !variable.tensor.is_contiguous()},
                        variable.tensor.device())
       .tensor;
 }
