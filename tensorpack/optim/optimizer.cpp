@@ -26,7 +26,8 @@ at::Tensor Optimizer::get_slot(const Variable& variable, const std::string& slot
       .tensor;
 }
 
-Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>& variables) {
+Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>& variables,
+                            bool keep_graph) {
   TP_CHECK(cost.defined() && cost.numel() == 1, "minimize",
            "the cost must be a scalar, got a tensor of shape [{}]. Reduce it, for example with "
            ".mean().",
@@ -39,7 +40,7 @@ Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>
   std::vector<at::Tensor> tensors;
   for (const Variable* variable : variables) tensors.push_back(variable->tensor);
   const std::vector<at::Tensor> values = torch::autograd::grad(
-      {cost}, tensors, {}, c10::nullopt, /*create_graph=*/false, /*allow_unused=*/true);
+      {cost}, tensors, {}, keep_graph, /*create_graph=*/false, /*allow_unused=*/true);
 
   Gradients gradients;
   std::vector<std::string> without;

@@ -31,11 +31,17 @@ class Optimizer {
  protected:
   /// The variable `<variable>/<slot>`: zeros of the variable's shape, made at first use.
   static at::Tensor get_slot(const Variable& variable, const std::string& slot);
+  /// `<scope>/<name>`, or `name` in no scope.
+  static std::string name_in(const std::string& scope, const std::string& name) {
+    return scope.empty() ? name : scope + "/" + name;
+  }
 };
 
 /// The derivatives of a scalar cost. Variables it does not depend on are left out, with one warning
-/// that names them; throws an Error when none is left.
-Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>& variables);
+/// that names them; throws an Error when none is left. With `keep_graph` another cost that shares
+/// operators with this one can be differentiated afterwards.
+Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>& variables,
+                            bool keep_graph = false);
 
 /// compute_gradients() and apply_gradients().
 void minimize(Optimizer& optimizer, const at::Tensor& cost,
