@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include "tensorpack/graph/graph.h"
+#include "tensorpack/optim/adam.h"
+#include "tensorpack/optim/sgd.h"
+#include "tensorpack/tower/tower_context.h"
+
+namespace tensorpack {
+namespace {
+
+TEST(SeveralOptimizersTest, ScopeKeepsTheirVariablesApart) {
+  Graph graph;
+  TowerContext tower(graph);
+  at::NoGradGuard no_grad;
+  get_variable("w", {});
+  const Gradients gradients = {{&graph.variables().at("w"), at::ones({})}};
+  Adam({.lr = 0.1, .scope = "gen"}).apply_gradients(gradients);
+  SGD({.lr = 0.2, .scope = "discrim"}).apply_gradients(gradients);
+  EXPECT_FLOAT_EQ(graph.variables().at("gen/learning_rate").tensor.item<float>(), 0.1F);
+  EXPECT_EQ(graph.variables().at("gen/Adam/step").tensor.item<double>(), 1);
+  EXPECT_FLOAT_EQ(graph.variables().at("discrim/learning_rate").tensor.item<float>(), 0.2F);
+  EXPECT_EQ(graph.variables().find("learning_rate"), nullptr);
+}
+
+TEST(SeveralOptimizersTest, KeptGraphServesAnotherCost) {
+  Graph graph;
+  TowerContext tower(graph);
+  const at::Tensor shared = get_variable("w", {}, init::constant(3)).square();
+  const auto variables = graph.variables().trainable();
+  EXPECT_EQ(compute_gradients(shared, variables, true)[0].value.item<float>(), 6);
+  EXPECT_EQ(compute_gradients(2 * shared, variables)[0].value.item<float>(), 12);
+}
+
+}  // namespace
+}  // namespace tensorpack
