@@ -30,7 +30,7 @@ class TwoOptimizersTrainer final : public TowerTrainer {
                 classifier);
     set_train_op(define("train_op", [this] {
       // Both gradients first: an update changes what the other was computed from.
-      const Gradients features = compute_gradients(tensor("cost"), trainable("^features/"), true);
+      const Gradients features = compute_gradients(tensor("cost"), trainable("^features/"));
       const Gradients linear = compute_gradients(tensor("cost"), trainable("^linear/"));
       torch::NoGradGuard no_grad;
       adam_.apply_gradients(features);

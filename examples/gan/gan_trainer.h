@@ -48,7 +48,7 @@ class GANTrainer final : public TowerTrainer {
     setup_tower(std::move(model.inputs), std::move(input), std::move(model.build_losses));
     set_train_op(define("train_op", [this] {
       // Both gradients first: an update changes what the other was computed from.
-      const Gradients g = compute_gradients(tensor("g_loss"), trainable("^gen/"), true);
+      const Gradients g = compute_gradients(tensor("g_loss"), trainable("^gen/"));
       const Gradients d = compute_gradients(tensor("d_loss"), trainable("^discrim/"));
       torch::NoGradGuard no_grad;
       g_optimizer_->apply_gradients(g);

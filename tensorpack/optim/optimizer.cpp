@@ -26,8 +26,7 @@ at::Tensor Optimizer::get_slot(const Variable& variable, const std::string& slot
       .tensor;
 }
 
-Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>& variables,
-                            bool keep_graph) {
+Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>& variables) {
   TP_CHECK(cost.defined() && cost.numel() == 1, "minimize",
            "the cost must be a scalar, got a tensor of shape [{}]. Reduce it, for example with "
            ".mean().",
@@ -39,8 +38,10 @@ Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>
            "model's output.");
   std::vector<at::Tensor> tensors;
   for (const Variable* variable : variables) tensors.push_back(variable->tensor);
-  const std::vector<at::Tensor> values = torch::autograd::grad(
-      {cost}, tensors, {}, keep_graph, /*create_graph=*/false, /*allow_unused=*/true);
+  // Retained: a step may minimise several costs of one forward pass.
+  const std::vector<at::Tensor> values =
+      torch::autograd::grad({cost}, tensors, {}, /*retain_graph=*/true, /*create_graph=*/false,
+                            /*allow_unused=*/true);
 
   Gradients gradients;
   std::vector<std::string> without;

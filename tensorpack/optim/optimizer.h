@@ -38,10 +38,9 @@ class Optimizer {
 };
 
 /// The derivatives of a scalar cost. Variables it does not depend on are left out, with one warning
-/// that names them; throws an Error when none is left. With `keep_graph` another cost that shares
-/// operators with this one can be differentiated afterwards.
-Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>& variables,
-                            bool keep_graph = false);
+/// that names them; throws an Error when none is left. Several costs of one forward pass can be
+/// differentiated, before the first update.
+Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>& variables);
 
 /// compute_gradients() and apply_gradients().
 void minimize(Optimizer& optimizer, const at::Tensor& cost,

@@ -137,6 +137,18 @@ TEST(MinimizeTest, OddCostsAreErrors) {
               ThrowsMessage<Error>(HasSubstr("there is no trainable variable")));
 }
 
+TEST(MinimizeTest, OneForwardPassServesSeveralCosts) {
+  Graph graph;
+  TowerContext tower(graph);
+  const at::Tensor a = get_variable("a", {}, init::constant(2));
+  const at::Tensor b = get_variable("b", {}, init::constant(3));
+  const at::Tensor product = a * b;
+  const Gradients first = compute_gradients(product.square(), graph.variables().trainable("a"));
+  const Gradients second = compute_gradients(product * 2, graph.variables().trainable("b"));
+  EXPECT_EQ(first[0].value.item<float>(), 36.F);
+  EXPECT_EQ(second[0].value.item<float>(), 4.F);
+}
+
 TEST(MinimizeTest, VariablesWithoutGradientStay) {
   Graph graph;
   TowerContext tower(graph);

@@ -24,14 +24,5 @@ TEST(SeveralOptimizersTest, ScopeKeepsTheirVariablesApart) {
   EXPECT_EQ(graph.variables().find("learning_rate"), nullptr);
 }
 
-TEST(SeveralOptimizersTest, KeptGraphServesAnotherCost) {
-  Graph graph;
-  TowerContext tower(graph);
-  const at::Tensor shared = get_variable("w", {}, init::constant(3)).square();
-  const auto variables = graph.variables().trainable();
-  EXPECT_EQ(compute_gradients(shared, variables, true)[0].value.item<float>(), 6);
-  EXPECT_EQ(compute_gradients(2 * shared, variables)[0].value.item<float>(), 12);
-}
-
 }  // namespace
 }  // namespace tensorpack

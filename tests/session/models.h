@@ -24,9 +24,9 @@ inline Op define_on_x(Graph& graph, std::function<NamedTensors(const at::Tensor&
       .inputs = {{"x", {-1, 3}}},
       .body =
           [&graph, function = std::move(function)](const Tensors& in) {
-        TowerContext tower(graph);
-        return function(in[0]);
-      },
+            TowerContext tower(graph);
+            return function(in[0]);
+          },
   });
 }
 
