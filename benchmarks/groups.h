@@ -7,6 +7,7 @@
 namespace tensorpack::bench {
 
 void add_engine_benchmarks(Suite& suite);
+void add_trainer_benchmarks(Suite& suite);
 void add_utils_benchmarks(Suite& suite);
 
 }  // namespace tensorpack::bench
