@@ -5,6 +5,7 @@
 
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/graph.h"
+#include "tensorpack/graph/variable_getter.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/string.h"
 
@@ -23,6 +24,37 @@ void check_name(const char* where, const std::string& name) {
            "'{}' is not a name. Use letters, digits, '_' and '/' inside.", name);
   TP_CHECK(name.find("tower") == std::string::npos, where,
            "the name '{}' contains the reserved word 'tower'. Rename it.", name);
+}
+
+// Behind the getters: the variable itself.
+at::Tensor find_or_create(CallScope& call, const std::string& path, at::IntArrayRef shape,
+                          const VariableOptions& options) {
+  const Reuse reuse = VariableScope::current_reuse();
+  Graph& graph = call.graph();
+  const std::string full_name = call.options().variable_prefix + path;
+  Variable* variable = graph.variables().find(full_name);
+  if (variable == nullptr) {
+    TP_CHECK(reuse != Reuse::kReuse, "get_variable",
+             "'{}' does not exist and its scope has Reuse::kReuse. Use Reuse::kAuto, or create it "
+             "first. {}",
+             path, did_you_mean(path, graph.variables().names()));
+    TP_CHECK(options.role != VariableRole::kTrainable || call.options().may_create_trainable,
+             "get_variable",
+             "the trainable variable '{}' exists in this tower but not in the first one. Every "
+             "tower must create the same variables: do not let names depend on the tower or on "
+             "the mode. {}",
+             path, did_you_mean(path, graph.variables().names()));
+    variable = &graph.create_variable(full_name, shape, options,
+                                      options.device.value_or(call.options().device));
+  }
+  TP_CHECK(variable->tensor.sizes() == shape, "get_variable",
+           "'{}' was created with shape [{}] and is now asked for with shape [{}]. Use the same "
+           "shape, or another name.",
+           path, fmt::join(variable->tensor.sizes(), ", "), fmt::join(shape, ", "));
+  TP_CHECK(variable->tensor.scalar_type() == options.dtype, "get_variable",
+           "'{}' was created as {} and is now asked for as {}. Use the same dtype.", path,
+           c10::toString(variable->tensor.scalar_type()), c10::toString(options.dtype));
+  return variable->tensor;
 }
 
 }  // namespace
@@ -60,31 +92,9 @@ at::Tensor get_variable(const std::string& name, at::IntArrayRef shape, Variable
       "Reuse::kAuto) to share the weights.",
       path, path.find('/') == std::string::npos ? "..." : path.substr(0, path.find('/')));
 
-  Graph& graph = call.graph();
-  const std::string full_name = call.options().variable_prefix + path;
-  Variable* variable = graph.variables().find(full_name);
-  if (variable == nullptr) {
-    TP_CHECK(reuse != Reuse::kReuse, "get_variable",
-             "'{}' does not exist and its scope has Reuse::kReuse. Use Reuse::kAuto, or create it "
-             "first. {}",
-             path, did_you_mean(path, graph.variables().names()));
-    TP_CHECK(options.role != VariableRole::kTrainable || call.options().may_create_trainable,
-             "get_variable",
-             "the trainable variable '{}' exists in this tower but not in the first one. Every "
-             "tower must create the same variables: do not let names depend on the tower or on "
-             "the mode. {}",
-             path, did_you_mean(path, graph.variables().names()));
-    variable = &graph.create_variable(full_name, shape, options,
-                                      options.device.value_or(call.options().device));
-  }
-  TP_CHECK(variable->tensor.sizes() == shape, "get_variable",
-           "'{}' was created with shape [{}] and is now asked for with shape [{}]. Use the same "
-           "shape, or another name.",
-           path, fmt::join(variable->tensor.sizes(), ", "), fmt::join(shape, ", "));
-  TP_CHECK(variable->tensor.scalar_type() == options.dtype, "get_variable",
-           "'{}' was created as {} and is now asked for as {}. Use the same dtype.", path,
-           c10::toString(variable->tensor.scalar_type()), c10::toString(options.dtype));
-  return variable->tensor;
+  return VariableGetterScope::get(path, std::move(options), [&](const VariableOptions& with) {
+    return find_or_create(call, path, shape, with);
+  });
 }
 
 at::Tensor get_variable(const std::string& name, at::IntArrayRef shape, Initializer init) {

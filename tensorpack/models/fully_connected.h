@@ -6,17 +6,21 @@
 
 #include "tensorpack/models/arg_scope.h"
 #include "tensorpack/models/layer.h"
+#include "tensorpack/models/regularize.h"
 
 namespace tensorpack {
 
 struct FullyConnectedOptions {
-  std::optional<int64_t> units = {};            ///< required
-  std::optional<Activation> activation = {};    ///< none
-  std::optional<bool> use_bias = {};            ///< true
-  std::optional<Initializer> kernel_init = {};  ///< init::he_normal()
-  std::optional<Initializer> bias_init = {};    ///< zeros
+  std::optional<int64_t> units = {};                   ///< required
+  std::optional<Activation> activation = {};           ///< none
+  std::optional<bool> use_bias = {};                   ///< true
+  std::optional<Initializer> kernel_init = {};         ///< init::he_normal()
+  std::optional<Initializer> bias_init = {};           ///< zeros
+  std::optional<Regularizer> kernel_regularizer = {};  ///< none
 
-  auto fields() { return std::tie(units, activation, use_bias, kernel_init, bias_init); }
+  auto fields() {
+    return std::tie(units, activation, use_bias, kernel_init, bias_init, kernel_regularizer);
+  }
 };
 
 /// input x W^T + b on the input flattened to [N, features]. Variables `W` [units, features] and

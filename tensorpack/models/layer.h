@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 
 #include "tensorpack/graph/variable_scope.h"
@@ -25,6 +26,13 @@ struct Size2D {
 
 namespace detail {
 at::Tensor finish_layer(at::Tensor output);
+/// "Conv2D 'gen/conv3'", for messages.
+std::string layer_place(const char* layer);
+/// Throws an Error that names the layer and the shape unless the input has one of these ranks.
+void check_rank(const char* layer, const at::Tensor& input, std::initializer_list<int64_t> ranks,
+                const char* expected);
+/// The output after the activation, if there is one.
+at::Tensor activate(at::Tensor output, const std::optional<Activation>& activation);
 [[noreturn]] void rethrow_with_place(const char* layer, const at::Tensor& input);
 }  // namespace detail
 

@@ -2,17 +2,17 @@
 #include "tensorpack/models/pooling.h"
 
 #include <ATen/ATen.h>
-#include <fmt/ranges.h>
 
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 namespace {
 
-void check_image(const char* layer, const at::Tensor& input) {
-  TP_CHECK(input.dim() == 4, fmt::format("{} '{}'", layer, VariableScope::current_path()),
-           "the input must be [N, C, H, W], got [{}]. Use unsqueeze or reshape first.",
-           fmt::join(input.sizes(), ", "));
+void check_sizes(const char* layer, Size2D pool_size, const PoolingOptions& options) {
+  const Size2D strides = options.strides.value_or(pool_size);
+  TP_CHECK(pool_size.height > 0 && pool_size.width > 0 && strides.height > 0 && strides.width > 0,
+           detail::layer_place(layer), "pool size {}x{} and strides {}x{} must be 1 or more.",
+           pool_size.height, pool_size.width, strides.height, strides.width);
 }
 
 }  // namespace
@@ -20,7 +20,8 @@ void check_image(const char* layer, const at::Tensor& input) {
 at::Tensor MaxPooling(const std::string& name, const at::Tensor& input, Size2D pool_size,
                       PoolingOptions options) {
   return run_layer("MaxPooling", name, input, [&] {
-    check_image("MaxPooling", input);
+    detail::check_rank("MaxPooling", input, {4}, "[N, C, H, W]");
+    check_sizes("MaxPooling", pool_size, options);
     const Size2D strides = options.strides.value_or(pool_size);
     return at::max_pool2d(input, {pool_size.height, pool_size.width},
                           {strides.height, strides.width},
@@ -31,7 +32,8 @@ at::Tensor MaxPooling(const std::string& name, const at::Tensor& input, Size2D p
 at::Tensor AvgPooling(const std::string& name, const at::Tensor& input, Size2D pool_size,
                       PoolingOptions options) {
   return run_layer("AvgPooling", name, input, [&] {
-    check_image("AvgPooling", input);
+    detail::check_rank("AvgPooling", input, {4}, "[N, C, H, W]");
+    check_sizes("AvgPooling", pool_size, options);
     const Size2D strides = options.strides.value_or(pool_size);
     return at::avg_pool2d(input, {pool_size.height, pool_size.width},
                           {strides.height, strides.width},
@@ -41,7 +43,7 @@ at::Tensor AvgPooling(const std::string& name, const at::Tensor& input, Size2D p
 
 at::Tensor GlobalAvgPooling(const std::string& name, const at::Tensor& input) {
   return run_layer("GlobalAvgPooling", name, input, [&] {
-    check_image("GlobalAvgPooling", input);
+    detail::check_rank("GlobalAvgPooling", input, {4}, "[N, C, H, W]");
     return input.mean({2, 3});
   });
 }

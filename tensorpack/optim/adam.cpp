@@ -4,11 +4,15 @@
 #include <ATen/ATen.h>
 
 #include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/optim/kernels.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 
-Adam::Adam(AdamOptions options) : options_(std::move(options)) {
+Adam::Adam(AdamOptions options) : Adam(std::move(options), /*decoupled=*/false) {}
+
+Adam::Adam(AdamOptions options, bool decoupled)
+    : options_(std::move(options)), decoupled_(decoupled) {
   TP_CHECK(options_.lr >= 0 && options_.epsilon >= 0 && options_.weight_decay >= 0, "Adam",
            "lr {}, epsilon {} and weight_decay {} must not be negative.", options_.lr,
            options_.epsilon, options_.weight_decay);
@@ -21,20 +25,28 @@ void Adam::apply_gradients(const Gradients& gradients) {
   // A double counts and exponentiates exactly enough for any number of steps.
   at::Tensor step = get_scalar_variable(name_in(options_.scope, "Adam/step"), 0, at::kDouble);
   step.add_(1);
-  const at::Tensor correction1 = 1 - at::pow(options_.beta1, step);
-  const at::Tensor correction2 = (1 - at::pow(options_.beta2, step)).sqrt();
-  const at::Tensor step_size = lr.to(at::kDouble) / correction1;
+  std::vector<at::Tensor> variables, m, v, values;
   for (const Gradient& gradient : gradients) {
-    const Variable& variable = *gradient.variable;
-    at::Tensor value = gradient.value;
-    if (options_.weight_decay != 0) value = value.add(variable.tensor, options_.weight_decay);
-    at::Tensor m = get_slot(variable, "Adam_m");
-    at::Tensor v = get_slot(variable, "Adam_v");
-    m.mul_(options_.beta1).add_(value, 1 - options_.beta1);
-    v.mul_(options_.beta2).addcmul_(value, value, 1 - options_.beta2);
-    at::Tensor scale = v.sqrt().div_(correction2).add_(options_.epsilon);
-    variable.tensor.sub_(m.div(scale).mul_(step_size));
+    variables.push_back(gradient.variable->tensor);
+    m.push_back(get_slot(*gradient.variable, "Adam_m"));
+    v.push_back(get_slot(*gradient.variable, "Adam_v"));
+    values.push_back(gradient.value);
   }
+  kernels::adam_(variables, m, v, values, lr, step,
+                 {.beta1 = options_.beta1,
+                  .beta2 = options_.beta2,
+                  .epsilon = options_.epsilon,
+                  .weight_decay = options_.weight_decay,
+                  .decoupled = decoupled_});
 }
+
+AdamW::AdamW(AdamWOptions options)
+    : Adam({.lr = options.lr,
+            .beta1 = options.beta1,
+            .beta2 = options.beta2,
+            .epsilon = options.epsilon,
+            .weight_decay = options.weight_decay,
+            .scope = std::move(options.scope)},
+           /*decoupled=*/true) {}
 
 }  // namespace tensorpack

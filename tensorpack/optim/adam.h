@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "tensorpack/optim/optimizer.h"
 
 namespace tensorpack {
@@ -19,13 +21,33 @@ struct AdamOptions {
 
 /// Adam: the numbers of torch::optim::Adam. The slots are `<variable>/Adam_m` and
 /// `<variable>/Adam_v`, the step count is `Adam/step`.
-class Adam final : public Optimizer {
+class Adam : public Optimizer {
  public:
   explicit Adam(AdamOptions options = {});
   void apply_gradients(const Gradients& gradients) override;
 
+ protected:
+  Adam(AdamOptions options, bool decoupled);
+
  private:
   AdamOptions options_;
+  bool decoupled_;
+};
+
+struct AdamWOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 1e-2;
+  std::string scope = {};
+};
+
+/// Adam with weight decay that does not pass through the moments: the numbers of
+/// torch::optim::AdamW. The variables are those of Adam.
+class AdamW final : public Adam {
+ public:
+  explicit AdamW(AdamWOptions options = {});
 };
 
 }  // namespace tensorpack

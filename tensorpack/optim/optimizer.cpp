@@ -13,7 +13,8 @@
 
 namespace tensorpack {
 
-at::Tensor Optimizer::get_slot(const Variable& variable, const std::string& slot) {
+at::Tensor Optimizer::get_slot(const Variable& variable, const std::string& slot,
+                               Initializer init) {
   Graph& graph = CallScope::current_or_throw("optimizer").graph();
   const std::string name = variable.name + "/" + slot;
   if (Variable* found = graph.variables().find(name)) return found->tensor;
@@ -21,7 +22,8 @@ at::Tensor Optimizer::get_slot(const Variable& variable, const std::string& slot
   const VariableRole role = variable.is_saved() ? VariableRole::kGlobal : VariableRole::kLocal;
   return graph
       .create_variable(name, variable.tensor.sizes(),
-                       {.role = role,
+                       {.init = std::move(init),
+                        .role = role,
                         .dtype = variable.tensor.scalar_type(),
                         .channels_last = !variable.tensor.is_contiguous()},
                        variable.tensor.device())

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tensorpack/graph/initializer.h"
 #include "tensorpack/graph/variable_store.h"
 
 namespace tensorpack {
@@ -29,8 +30,10 @@ class Optimizer {
   virtual void apply_gradients(const Gradients& gradients) = 0;
 
  protected:
-  /// The variable `<variable>/<slot>`: zeros of the variable's shape, made at first use.
-  static at::Tensor get_slot(const Variable& variable, const std::string& slot);
+  /// The variable `<variable>/<slot>`: of the variable's shape, made at first use, zeros when
+  /// `init` is empty.
+  static at::Tensor get_slot(const Variable& variable, const std::string& slot,
+                             Initializer init = {});
   /// `<scope>/<name>`, or `name` in no scope.
   static std::string name_in(const std::string& scope, const std::string& name) {
     return scope.empty() ? name : scope + "/" + name;

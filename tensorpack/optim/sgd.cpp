@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/optim/kernels.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -18,17 +19,16 @@ SGD::SGD(SGDOptions options) : options_(std::move(options)) {
 
 void SGD::apply_gradients(const Gradients& gradients) {
   const at::Tensor lr = get_scalar_variable(name_in(options_.scope, "learning_rate"), options_.lr);
+  std::vector<at::Tensor> variables, velocities, values;
   for (const Gradient& gradient : gradients) {
-    const Variable& variable = *gradient.variable;
-    at::Tensor step = gradient.value;
-    if (options_.weight_decay != 0) step = step.add(variable.tensor, options_.weight_decay);
-    if (options_.momentum != 0) {
-      at::Tensor velocity = get_slot(variable, "Momentum");
-      velocity.mul_(options_.momentum).add_(step);
-      step = options_.nesterov ? step.add(velocity, options_.momentum) : velocity;
-    }
-    variable.tensor.addcmul_(step, lr, -1);
+    variables.push_back(gradient.variable->tensor);
+    values.push_back(gradient.value);
+    if (options_.momentum != 0) velocities.push_back(get_slot(*gradient.variable, "Momentum"));
   }
+  kernels::sgd_(variables, velocities, values, lr,
+                {.momentum = options_.momentum,
+                 .nesterov = options_.nesterov,
+                 .weight_decay = options_.weight_decay});
 }
 
 SGD Momentum(double lr, double momentum) { return SGD({.lr = lr, .momentum = momentum}); }

@@ -20,13 +20,15 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 
 // Optimizer state and the like: its absence is no reason to warn who only wants the weights.
 bool is_training_only(const std::string& name) {
-  static const std::vector<std::string> suffixes = {"/Momentum", "/Adam_m",  "/Adam_v",
-                                                    "/RMSProp",  "/Adagrad", "/AccumGrad"};
+  static const std::vector<std::string> suffixes = {
+      "/Momentum", "/Adam_m", "/Adam_v", "/LAMB_m", "/LAMB_v", "/RMSProp", "/RMSProp_mean",
+      "/RMSProp_momentum", "/Adagrad", "/AccumGrad", "/MovingAverage",
+      // Step counts.
+      "Adam/step", "Adagrad/step", "LAMB/step", "AccumGrad/step", "MovingAverage/step"};
   for (const std::string& suffix : suffixes) {
     if (name.ends_with(suffix)) return true;
   }
-  return name == "global_step" || name == "learning_rate" || name == "Adam/step" ||
-         name.starts_with("EMA/");
+  return name == "global_step" || name == "learning_rate" || name.starts_with("EMA/");
 }
 
 bool may_cast(c10::ScalarType from, c10::ScalarType to) {

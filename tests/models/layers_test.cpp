@@ -11,6 +11,7 @@
 #include "tensorpack/models/pooling.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/error.h"
+#include "tests/models/fixture.h"
 
 namespace tensorpack::test {
 namespace {
@@ -19,19 +20,6 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
-
-class LayersTest : public testing::Test {
- protected:
-  at::Tensor variable(const std::string& name) { return graph_.variables().at(name).tensor; }
-  void train() { tower_.emplace(graph_); }
-  void predict() {
-    tower_.reset();
-    tower_.emplace(graph_, TowerOptions{.is_training = false, .shares_variables = true});
-  }
-
-  Graph graph_;
-  std::optional<TowerContext> tower_;
-};
 
 TEST_F(LayersTest, Conv2DIsAConvolutionWithNamedVariables) {
   train();

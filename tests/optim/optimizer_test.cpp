@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every optimizer against torch::optim over 50 steps, and what happens to odd costs.
 #include <gmock/gmock.h>
-#include <torch/optim.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
 
 #include "tensorpack/graph/graph.h"
+#include "tensorpack/optim/adagrad.h"
 #include "tensorpack/optim/adam.h"
+#include "tensorpack/optim/lamb.h"
+#include "tensorpack/optim/rmsprop.h"
 #include "tensorpack/optim/sgd.h"
-#include "tensorpack/session/session.h"
+#include "tensorpack/session/replay_executor.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/error.h"
 
@@ -47,11 +54,12 @@ std::vector<at::Tensor> train_ours(Ours optimizer, const std::vector<at::Tensor>
             return NamedTensors();
           },
   });
-  Session session(graph);
+  ReplayExecutor executor(graph, {});
   for (int i = 0; i < kSteps; ++i) {
     if (i == kChangeOfRate) graph.variables().at("learning_rate").tensor.fill_(kLaterRate);
-    session.run(step, {}, {{"x", batches[i]}});
+    executor.run(step, {batches[i]}, {});
   }
+  EXPECT_EQ(executor.recordings(), 1U) << "a new learning rate must not record again";
   return {graph.variables().at("w1").tensor.detach(), graph.variables().at("w2").tensor.detach()};
 }
 
@@ -112,6 +120,70 @@ TEST(AdamTest, EqualsTorch) {
                                                 batches));
 }
 
+TEST(AdamTest, AdamWEqualsTorch) {
+  const auto batches = make_batches();
+  expect_equal(train_ours(AdamW({.lr = 0.01, .weight_decay = 0.1}), batches),
+               train_theirs<torch::optim::AdamW>(torch::optim::AdamWOptions(0.01).weight_decay(0.1),
+                                                 batches));
+}
+
+TEST(RMSPropTest, EqualsTorch) {
+  const auto batches = make_batches();
+  expect_equal(train_ours(RMSProp({.lr = 0.01, .weight_decay = 0.02}), batches),
+               train_theirs<torch::optim::RMSprop>(
+                   torch::optim::RMSpropOptions(0.01).weight_decay(0.02), batches));
+}
+
+TEST(RMSPropTest, CenteredWithMomentumEqualsTorch) {
+  const auto batches = make_batches();
+  expect_equal(train_ours(RMSProp({.lr = 0.001, .momentum = 0.9, .centered = true}), batches),
+               train_theirs<torch::optim::RMSprop>(
+                   torch::optim::RMSpropOptions(0.001).momentum(0.9).centered(true), batches));
+}
+
+TEST(AdagradTest, EqualsTorch) {
+  const auto batches = make_batches();
+  expect_equal(
+      train_ours(
+          Adagrad({.lr = 0.05, .lr_decay = 0.1, .weight_decay = 0.02, .initial_accumulator = 0.1}),
+          batches),
+      train_theirs<torch::optim::Adagrad>(torch::optim::AdagradOptions(0.05)
+                                              .lr_decay(0.1)
+                                              .weight_decay(0.02)
+                                              .initial_accumulator_value(0.1),
+                                          batches));
+}
+
+TEST(LAMBTest, ScalesTheStepToTheNormOfTheVariable) {
+  Graph graph;
+  TowerContext tower(graph);
+  const at::Tensor w = get_variable("w", {2}, init::from(at::tensor({3., 4.}, at::kFloat)));
+  const at::Tensor zero = get_variable("zero", {2});
+  LAMB lamb({.lr = 0.1, .weight_decay = 0.5});
+  minimize(lamb, (w * at::tensor({1., -1.}, at::kFloat)).sum() + zero.sum(),
+           graph.variables().trainable());
+  // The first Adam step is the sign of the gradient: (1, -1) + 0.5 * (3, 4) = (2.5, 1).
+  const double trust = 5 / std::sqrt(2.5 * 2.5 + 1);
+  EXPECT_NEAR(w[0].item<double>(), 3 - 0.1 * trust * 2.5, 1e-5);
+  EXPECT_NEAR(w[1].item<double>(), 4 - 0.1 * trust * 1, 1e-5);
+  EXPECT_NEAR(zero[0].item<double>(), -0.1, 1e-5);
+}
+
+TEST(LAMBTest, SecondStepIsThatOfTheFormula) {
+  Graph graph;
+  const at::Tensor w = [&] {
+    TowerContext tower(graph);
+    return get_variable("w", {}, init::constant(2));
+  }();
+  LAMB lamb({.lr = 0.1, .epsilon = 0, .weight_decay = 0});
+  for (double factor : {1., 3.}) {
+    TowerContext tower(graph);
+    minimize(lamb, get_variable("w", {}) * factor, graph.variables().trainable());
+  }
+  // A scalar's trust ratio makes every step lr * |w|.
+  EXPECT_NEAR(w.item<double>(), 2 * 0.9 * 0.9, 1e-6);
+}
+
 TEST(OptimizerTest, SlotsAreSavedVariablesNamedAfterTheirs) {
   Graph graph;
   TowerContext tower(graph);
@@ -121,6 +193,62 @@ TEST(OptimizerTest, SlotsAreSavedVariablesNamedAfterTheirs) {
   for (const char* name : {"layer/W/Adam_m", "layer/W/Adam_v", "Adam/step", "learning_rate"}) {
     EXPECT_EQ(graph.variables().at(name).role, VariableRole::kGlobal) << name;
   }
+}
+
+TEST(OptimizerTest, OtherTypesAndMemoryFormatsGetTheSameUpdate) {
+  torch::manual_seed(1);
+  const at::Tensor start = at::randn({4, 3, 5, 5});
+  const at::Tensor gradient = at::randn({4, 3, 5, 5});
+  auto updated = [&](bool channels_last, c10::ScalarType dtype, const at::Tensor& value,
+                     auto optimizer) {
+    Graph graph({.channels_last = channels_last});
+    TowerContext tower(graph);
+    get_variable("w", start.sizes(), {.init = init::from(start), .dtype = dtype});
+    at::NoGradGuard no_grad;
+    for (int i = 0; i < 3; ++i) {
+      optimizer.apply_gradients({{&graph.variables().at("w"), value.to(dtype)}});
+    }
+    return graph.variables().at("w").tensor.detach().to(at::kFloat);
+  };
+  auto is_close = [](const at::Tensor& a, const at::Tensor& b) {
+    return at::allclose(a, b, 1e-5, 1e-6);
+  };
+  const auto strided = gradient.contiguous(at::MemoryFormat::ChannelsLast);
+  for (const auto& optimizer : {SGDOptions{.lr = 0.1, .weight_decay = 0.1},
+                                SGDOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1}}) {
+    const at::Tensor expected = updated(false, at::kDouble, gradient, SGD(optimizer));
+    EXPECT_TRUE(is_close(updated(false, at::kFloat, gradient, SGD(optimizer)), expected));
+    EXPECT_TRUE(is_close(updated(false, at::kFloat, strided, SGD(optimizer)), expected));
+    EXPECT_TRUE(is_close(updated(true, at::kFloat, gradient, SGD(optimizer)), expected));
+  }
+  const at::Tensor expected = updated(false, at::kDouble, gradient, Adam({.weight_decay = 0.1}));
+  EXPECT_TRUE(is_close(updated(true, at::kFloat, gradient, Adam({.weight_decay = 0.1})), expected));
+  const at::Tensor decoupled = updated(false, at::kDouble, gradient, AdamW());
+  EXPECT_TRUE(is_close(updated(false, at::kFloat, strided, AdamW()), decoupled));
+}
+
+TEST(OptimizerTest, AnUpdateInvalidatesEarlierForwardPasses) {
+  Graph graph;
+  TowerContext tower(graph);
+  const at::Tensor w = get_variable("w", {3}, init::ones());
+  const at::Tensor square = w.square().sum();
+  SGD sgd;
+  minimize(sgd, square, graph.variables().trainable());
+  EXPECT_THAT([&] { compute_gradients(square, graph.variables().trainable()); },
+              testing::ThrowsMessage<c10::Error>(HasSubstr("modified by an inplace operation")));
+}
+
+TEST(OptimizerTest, TwoAdamsOfOneGraphCountApart) {
+  Graph graph;
+  TowerContext tower(graph);
+  const at::Tensor w = get_variable("w", {3}, init::ones());
+  Adam first, second({.scope = "second"});
+  const Gradients gradients = compute_gradients(w.sum(), graph.variables().trainable());
+  at::NoGradGuard no_grad;
+  first.apply_gradients(gradients);
+  second.apply_gradients(gradients);
+  EXPECT_EQ(graph.variables().at("Adam/step").tensor.item<double>(), 1);
+  EXPECT_EQ(graph.variables().at("second/Adam/step").tensor.item<double>(), 1);
 }
 
 TEST(MinimizeTest, OddCostsAreErrors) {
@@ -164,6 +292,9 @@ TEST(OptimizerTest, ImpossibleOptionsAreErrors) {
   EXPECT_THAT([] { SGD({.lr = -1}); }, ThrowsMessage<Error>(HasSubstr("must not be negative")));
   EXPECT_THAT([] { SGD({.nesterov = true}); }, ThrowsMessage<Error>(HasSubstr("momentum above 0")));
   EXPECT_THAT([] { Adam({.beta1 = 1}); }, ThrowsMessage<Error>(HasSubstr("[0, 1)")));
+  EXPECT_THAT([] { RMSProp({.alpha = 2}); }, ThrowsMessage<Error>(HasSubstr("alpha 2")));
+  EXPECT_THAT([] { Adagrad({.lr_decay = -1}); }, ThrowsMessage<Error>(HasSubstr("lr_decay -1")));
+  EXPECT_THAT([] { LAMB({.beta2 = 1}); }, ThrowsMessage<Error>(HasSubstr("beta2 1")));
 }
 
 }  // namespace

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands between get_variable() and the variable.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+
+#include "tensorpack/graph/variable_scope.h"
+
+namespace tensorpack {
+
+/// Gets or makes the variable with these options.
+using NextGetter = std::function<at::Tensor(VariableOptions options)>;
+
+/// Answers get_variable() for the variable `name` (its path): calls `next`, perhaps with other
+/// options, and returns what the caller is to use.
+using VariableGetter = std::function<at::Tensor(const std::string& name, VariableOptions options,
+                                                const NextGetter& next)>;
+
+/// While it lives, `getter` answers every get_variable() on this thread. Scopes nest: the innermost
+/// is asked first, and its `next` is the one around it.
+class [[nodiscard]] VariableGetterScope {
+ public:
+  explicit VariableGetterScope(VariableGetter getter);
+  ~VariableGetterScope();
+  VariableGetterScope(const VariableGetterScope&) = delete;
+  VariableGetterScope& operator=(const VariableGetterScope&) = delete;
+
+  /// Asks the getters in place, innermost first, and `last` behind them.
+  static at::Tensor get(const std::string& name, VariableOptions options, const NextGetter& last);
+
+ private:
+  VariableGetter getter_;
+  VariableGetterScope* outer_;
+};
+
+}  // namespace tensorpack

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/models/attention.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tensorpack/tower/tower_context.h"
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+namespace {
+
+at::Tensor project(const std::string& name, const at::Tensor& input, int64_t features,
+                   const MultiHeadAttentionOptions& options) {
+  VariableScope scope(name);
+  const at::Tensor weight = get_variable("W", {features, input.size(2)},
+                                         options.kernel_init.value_or(init::xavier_uniform()));
+  at::Tensor bias;
+  if (options.use_bias.value_or(true)) bias = get_variable("b", {features}, init::zeros());
+  return at::linear(input, weight, bias);
+}
+
+// [N, T, E] to [N, heads, T, E / heads].
+at::Tensor split_heads(const at::Tensor& x, int64_t heads) {
+  return x.reshape({x.size(0), x.size(1), heads, x.size(2) / heads}).transpose(1, 2);
+}
+
+at::Tensor hide(const at::Tensor& scores, const at::Tensor& visible) {
+  return scores.masked_fill(visible.logical_not(), -std::numeric_limits<double>::infinity());
+}
+
+}  // namespace
+
+at::Tensor MultiHeadAttention(const std::string& name, const at::Tensor& query,
+                              const at::Tensor& key, const at::Tensor& value,
+                              MultiHeadAttentionOptions call_options) {
+  return run_layer("MultiHeadAttention", name, query, [&] {
+    const MultiHeadAttentionOptions options = with_arg_scope(std::move(call_options));
+    const std::string where = detail::layer_place("MultiHeadAttention");
+    for (const at::Tensor& input : {query, key, value}) {
+      detail::check_rank("MultiHeadAttention", input, {3}, "[N, T, E]");
+    }
+    const int64_t features = query.size(2);
+    const int64_t heads = options.heads.value_or(0);
+    TP_CHECK(heads > 0 && features % heads == 0, where,
+             "{} heads do not divide {} features. Set .heads to a divisor.", heads, features);
+    TP_CHECK(key.size(1) == value.size(1), where,
+             "the keys have {} tokens and the values {}. Pass as many.", key.size(1),
+             value.size(1));
+
+    const at::Tensor q = split_heads(project("q", query, features, options), heads);
+    const at::Tensor k = split_heads(project("k", key, features, options), heads);
+    const at::Tensor v = split_heads(project("v", value, features, options), heads);
+    const double scale = 1 / std::sqrt(static_cast<double>(features / heads));
+    at::Tensor scores = at::matmul(q * scale, k.transpose(2, 3));
+    if (options.mask && options.mask->defined()) {
+      const bool is_visibility = options.mask->scalar_type() == at::kBool;
+      scores = is_visibility ? hide(scores, *options.mask) : scores + *options.mask;
+    }
+    if (options.causal.value_or(false)) {
+      const auto booleans = query.options().dtype(at::kBool);
+      scores = hide(scores, at::ones({query.size(1), key.size(1)}, booleans).tril());
+    }
+    const at::Tensor attention =
+        at::dropout(at::softmax(scores, -1), options.dropout.value_or(0), is_training());
+    const at::Tensor mixed = at::matmul(attention, v).transpose(1, 2).reshape(query.sizes());
+    return project("out", mixed, features, options);
+  });
+}
+
+at::Tensor MultiHeadAttention(const std::string& name, const at::Tensor& input,
+                              MultiHeadAttentionOptions options) {
+  return MultiHeadAttention(name, input, input, input, std::move(options));
+}
+
+}  // namespace tensorpack

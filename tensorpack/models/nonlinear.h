@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "tensorpack/models/layer.h"
+
+namespace tensorpack {
+
+struct PReLUOptions {
+  double init = 0.001;  ///< first value of `alpha`
+};
+
+/// x where it is positive, alpha * x elsewhere. Variable `alpha`, one number.
+at::Tensor PReLU(const std::string& name, const at::Tensor& input, PReLUOptions options = {});
+
+/// The largest of every `units` neighbouring channels of [N, C] or [N, C, H, W].
+at::Tensor Maxout(const std::string& name, const at::Tensor& input, int64_t units);
+
+/// The input, then the tensors, joined along a dimension.
+at::Tensor ConcatWith(const std::string& name, const at::Tensor& input,
+                      std::vector<at::Tensor> tensors, int64_t dim);
+
+}  // namespace tensorpack

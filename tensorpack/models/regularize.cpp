@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/models/regularize.h"
+
+#include <ATen/ATen.h>
+
+#include <mutex>
+#include <regex>
+#include <set>
+#include <vector>
+
+#include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/tower/tower_context.h"
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
+
+namespace tensorpack {
+namespace {
+
+at::Tensor zero_cost() {
+  const CallScope& call = CallScope::current_or_throw("regularize_cost");
+  return at::zeros({}, at::TensorOptions(call.options().device));
+}
+
+at::Tensor sum_of(const std::vector<at::Tensor>& costs) {
+  at::Tensor total = costs.empty() ? zero_cost() : costs.front();
+  for (size_t i = 1; i < costs.size(); ++i) total = total + costs[i];
+  return total;
+}
+
+// The name of a variable within the current tower, or "" if another tower owns it.
+std::string name_in_tower(const Variable& variable, const std::string& prefix) {
+  if (!prefix.empty()) {
+    return variable.name.starts_with(prefix) ? variable.name.substr(prefix.size()) : "";
+  }
+  // Only replicas have the reserved word in their names.
+  return variable.name.starts_with("tower") ? "" : variable.name;
+}
+
+// A tower function is called many times; its user needs the list once.
+void log_once(std::string text) {
+  static std::mutex mutex;
+  static std::set<std::string> logged;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (logged.insert(text).second) log::info("{}", text);
+}
+
+}  // namespace
+
+Regularizer l1_regularizer(double scale) {
+  return [scale](const at::Tensor& weight) { return weight.abs().sum() * scale; };
+}
+
+Regularizer l2_regularizer(double scale) {
+  return [scale](const at::Tensor& weight) { return weight.square().sum() * (0.5 * scale); };
+}
+
+at::Tensor regularize_cost(const std::string& regex, const Regularizer& func,
+                           const std::string& name) {
+  CallScope& call = CallScope::current_or_throw("regularize_cost");
+  TP_CHECK(static_cast<bool>(func), "regularize_cost",
+           "there is no function. Pass one, for example l2_regularizer(1e-4).");
+  std::vector<at::Tensor> costs;
+  std::vector<std::string> names;
+  if (is_training()) {
+    const std::regex pattern(regex);
+    for (const Variable* variable : call.graph().variables().trainable()) {
+      const std::string short_name = name_in_tower(*variable, call.options().variable_prefix);
+      if (short_name.empty() || !std::regex_search(short_name, pattern)) continue;
+      const at::Tensor cost = func(variable->tensor);
+      TP_CHECK(cost.defined() && cost.dim() == 0, "regularize_cost",
+               "the function gave no scalar for '{}'. Reduce it, for example with .sum().",
+               variable->name);
+      costs.push_back(cost);
+      names.push_back(short_name);
+    }
+    if (names.empty()) {
+      log::warning_once("regularize_cost() found no trainable variable that matches '{}'.", regex);
+    } else {
+      log_once(fmt::format("regularize_cost() applies to {} variables that match '{}': {}.",
+                           names.size(), regex, join(names)));
+    }
+  }
+  return named(name, sum_of(costs));
+}
+
+at::Tensor regularize_cost_from_collection(const std::string& name) {
+  const CallScope& call = CallScope::current_or_throw("regularize_cost_from_collection");
+  std::vector<at::Tensor> costs;
+  for (const auto& [variable, cost] : call.collection(Collection::kRegularizationLosses)) {
+    costs.push_back(cost);
+  }
+  return named(name, sum_of(costs));
+}
+
+void detail::add_regularization(const std::optional<Regularizer>& regularizer,
+                                const at::Tensor& weight) {
+  if (!regularizer || !*regularizer || !is_training()) return;
+  CallScope::current_or_throw("kernel_regularizer")
+      .add_to_collection(Collection::kRegularizationLosses, VariableScope::path_of("W/Regularizer"),
+                         (*regularizer)(weight));
+}
+
+}  // namespace tensorpack

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Costs that keep weights small.
+//
+//   cost = cost + regularize_cost("fc.*/W", l2_regularizer(1e-4));
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace tensorpack {
+
+/// The cost of one weight, a scalar.
+using Regularizer = std::function<at::Tensor(const at::Tensor& weight)>;
+
+/// scale * sum(|w|).
+Regularizer l1_regularizer(double scale);
+/// scale * 0.5 * sum(w^2).
+Regularizer l2_regularizer(double scale);
+
+/// The sum of `func` over the trainable variables of the current tower whose name contains a match
+/// of the regular expression; a zero in prediction mode, or without a match. Named `name`. Logs
+/// what it matched, once.
+at::Tensor regularize_cost(const std::string& regex, const Regularizer& func,
+                           const std::string& name = "regularize_cost");
+
+/// The sum of what layers with a `.kernel_regularizer` added in this call; a zero if none did.
+at::Tensor regularize_cost_from_collection(const std::string& name = "regularize_cost");
+
+namespace detail {
+/// Called by layers: adds the cost of `weight` to Collection::kRegularizationLosses in training.
+void add_regularization(const std::optional<Regularizer>& regularizer, const at::Tensor& weight);
+}  // namespace detail
+
+}  // namespace tensorpack

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small functions that models keep writing.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace tensorpack {
+
+/// 1 for every row of `logits` [N, classes] whose `topk` largest do not include the label, else 0.
+at::Tensor prediction_incorrect(const at::Tensor& logits, const at::Tensor& label,
+                                int64_t topk = 1);
+
+/// The share of rows whose `topk` largest logits include the label.
+at::Tensor accuracy(const at::Tensor& logits, const at::Tensor& label, int64_t topk = 1);
+
+/// The root of the mean of squares.
+at::Tensor rms(const at::Tensor& x);
+
+/// Elementwise: x^2 / 2 up to `delta`, delta * (|x| - delta / 2) beyond.
+at::Tensor huber_loss(const at::Tensor& x, double delta = 1);
+
+}  // namespace tensorpack

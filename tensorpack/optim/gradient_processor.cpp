@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/optim/gradient_processor.h"
+
+#include <ATen/ATen.h>
+
+#include "tensorpack/optim/kernels.h"
+#include "tensorpack/tower/summary.h"
+#include "tensorpack/tower/tower_context.h"
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
+
+namespace tensorpack {
+
+GlobalNormClip::GlobalNormClip(double norm) : norm_(norm) {
+  TP_CHECK(norm_ > 0, "GlobalNormClip", "the norm is {}. It must be above 0.", norm_);
+}
+
+Gradients GlobalNormClip::process(Gradients gradients) {
+  if (gradients.empty()) return gradients;
+  std::vector<at::Tensor> norms;
+  for (const Gradient& gradient : gradients) norms.push_back(gradient.value.norm());
+  const at::Tensor factor = norm_ / at::stack(norms).norm().clamp_min(norm_);
+  for (Gradient& gradient : gradients) gradient.value = gradient.value * factor;
+  return gradients;
+}
+
+MapGradient::MapGradient(Function function, std::string regex)
+    : MapGradient(FunctionOfVariable([function = std::move(function)](const at::Tensor& gradient,
+                                                                      const Variable&) {
+                    return function(gradient);
+                  }),
+                  std::move(regex)) {}
+
+MapGradient::MapGradient(FunctionOfVariable function, std::string regex)
+    : function_(std::move(function)), regex_(std::move(regex)), pattern_(regex_) {}
+
+Gradients MapGradient::process(Gradients gradients) {
+  Gradients mapped;
+  bool matched = false;
+  for (Gradient& gradient : gradients) {
+    if (!std::regex_match(gradient.variable->name, pattern_)) {
+      mapped.push_back(std::move(gradient));
+      continue;
+    }
+    matched = true;
+    if (std::optional<at::Tensor> value = function_(gradient.value, *gradient.variable)) {
+      mapped.push_back({gradient.variable, std::move(*value)});
+    }
+  }
+  if (!matched) {
+    log::warning_once("MapGradient('{}') matches the whole name of no variable.", regex_);
+  }
+  return mapped;
+}
+
+ScaleGradient::ScaleGradient(std::vector<Rule> rules) : rules_(std::move(rules)) {
+  TP_CHECK(!rules_.empty(), "ScaleGradient", "there are no rules. Pass {{{{\"fc.*\", 0.1}}}}.");
+}
+
+Gradients ScaleGradient::process(Gradients gradients) {
+  Gradients scaled;
+  for (Gradient& gradient : gradients) {
+    double factor = 1;
+    for (const auto& [regex, rule_factor] : rules_) {
+      if (!std::regex_match(gradient.variable->name, std::regex(regex))) continue;
+      factor = rule_factor;
+      if (logged_.insert(gradient.variable->name).second) {
+        log::info("The gradient of '{}' is multiplied by {}.", gradient.variable->name, factor);
+      }
+      break;
+    }
+    if (factor == 0) continue;
+    if (factor != 1) gradient.value = gradient.value * factor;
+    scaled.push_back(std::move(gradient));
+  }
+  return scaled;
+}
+
+Gradients CheckGradient::process(Gradients gradients) {
+  std::vector<at::Tensor> values;
+  std::vector<std::string> names;
+  for (const Gradient& gradient : gradients) {
+    values.push_back(gradient.value);
+    names.push_back(gradient.variable->name);
+  }
+  if (!values.empty()) kernels::check_finite(values, names);
+  return gradients;
+}
+
+Gradients SummaryGradient::process(Gradients gradients) {
+  if (TowerContext::current() == nullptr) return gradients;
+  for (const Gradient& gradient : gradients) {
+    if (!std::regex_match(gradient.variable->name, pattern_)) continue;
+    add_moving_summary(gradient.variable->name + "-grad/rms",
+                       gradient.value.square().mean().sqrt());
+  }
+  return gradients;
+}
+
+GradProcessingOptimizer::GradProcessingOptimizer(Owned<Optimizer> optimizer,
+                                                 OwnedList<GradientProcessor> processors)
+    : optimizer_(std::move(optimizer)), processors_(std::move(processors)) {
+  TP_CHECK(static_cast<bool>(optimizer_), "apply_grad_processors",
+           "there is no optimizer. Pass one, for example Momentum(0.1).");
+}
+
+void GradProcessingOptimizer::apply_gradients(const Gradients& gradients) {
+  Gradients processed = gradients;
+  for (GradientProcessor& processor : processors_) {
+    processed = processor.process(std::move(processed));
+  }
+  optimizer_->apply_gradients(processed);
+}
+
+GradProcessingOptimizer apply_grad_processors(Owned<Optimizer> optimizer,
+                                              OwnedList<GradientProcessor> processors) {
+  return {std::move(optimizer), std::move(processors)};
+}
+
+}  // namespace tensorpack

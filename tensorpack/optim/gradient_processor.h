@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens to gradients before they are applied.
+//
+//   auto optimizer = apply_grad_processors(Momentum(0.1), {GlobalNormClip(5),
+//                                                          ScaleGradient({{"fc.*", 0.1}})});
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <regex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensorpack/optim/optimizer.h"
+#include "tensorpack/utils/owned_list.h"
+
+namespace tensorpack {
+
+/// Changes gradients, or leaves some out. Called where Optimizer::apply_gradients() is.
+class GradientProcessor {
+ public:
+  virtual ~GradientProcessor() = default;
+  virtual Gradients process(Gradients gradients) = 0;
+};
+
+/// Scales all gradients by one factor, so that the norm of all together is at most `norm`.
+class GlobalNormClip final : public GradientProcessor {
+ public:
+  explicit GlobalNormClip(double norm);
+  Gradients process(Gradients gradients) override;
+
+ private:
+  double norm_;
+};
+
+/// Applies a function to the gradients of the variables whose whole name matches. Where the
+/// function gives nothing, the variable is not updated. Warns when no variable matches.
+class MapGradient final : public GradientProcessor {
+ public:
+  using Function = std::function<std::optional<at::Tensor>(const at::Tensor& gradient)>;
+  using FunctionOfVariable =
+      std::function<std::optional<at::Tensor>(const at::Tensor& gradient, const Variable&)>;
+
+  explicit MapGradient(Function function, std::string regex = ".*");
+  explicit MapGradient(FunctionOfVariable function, std::string regex = ".*");
+  Gradients process(Gradients gradients) override;
+
+ private:
+  FunctionOfVariable function_;
+  std::string regex_;
+  std::regex pattern_;
+};
+
+/// Multiplies gradients by the factor of the first rule whose expression matches the variable's
+/// whole name; a factor of 0 takes the variable out of the update. Logs each
+/// once.
+class ScaleGradient final : public GradientProcessor {
+ public:
+  using Rule = std::pair<std::string, double>;  ///< regular expression, factor
+  explicit ScaleGradient(std::vector<Rule> rules);
+  Gradients process(Gradients gradients) override;
+
+ private:
+  std::vector<Rule> rules_;
+  std::set<std::string> logged_;  // a step function is called several times before it is replayed
+};
+
+/// Throws an Error that names the variable when a gradient has a NaN or an infinity, in the run
+/// that computed it and before the variable changes. On a GPU it waits for the gradients.
+class CheckGradient final : public GradientProcessor {
+ public:
+  Gradients process(Gradients gradients) override;
+};
+
+/// Keeps a moving average of the root mean square of each gradient, named `<variable>-grad/rms`.
+class SummaryGradient final : public GradientProcessor {
+ public:
+  explicit SummaryGradient(const std::string& regex = ".*") : pattern_(regex) {}
+  Gradients process(Gradients gradients) override;
+
+ private:
+  std::regex pattern_;
+};
+
+/// An optimizer that sees gradients after the processors, which run in order.
+class GradProcessingOptimizer final : public Optimizer {
+ public:
+  GradProcessingOptimizer(Owned<Optimizer> optimizer, OwnedList<GradientProcessor> processors);
+  void apply_gradients(const Gradients& gradients) override;
+
+ private:
+  Owned<Optimizer> optimizer_;
+  OwnedList<GradientProcessor> processors_;
+};
+
+GradProcessingOptimizer apply_grad_processors(Owned<Optimizer> optimizer,
+                                              OwnedList<GradientProcessor> processors);
+
+}  // namespace tensorpack

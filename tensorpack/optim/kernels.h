@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Updates of whole lists of variables in one pass over memory. Each is an operator of the library
+// `tensorpack`, so that it is one node of a recorded program; float32 on the CPU has a kernel of
+// its own, everything else is composed of libtorch's operators.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+namespace tensorpack::kernels {
+
+struct MomentumNumbers {
+  double momentum = 0;
+  bool nesterov = false;
+  double weight_decay = 0;
+};
+
+/// One step of stochastic gradient descent. `velocities` is empty without momentum; `lr` is 0-d.
+void sgd_(const std::vector<at::Tensor>& variables, const std::vector<at::Tensor>& velocities,
+          const std::vector<at::Tensor>& gradients, const at::Tensor& lr, MomentumNumbers numbers);
+
+struct AdamNumbers {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  bool decoupled = false;  ///< decay the weights themselves, as AdamW does
+};
+
+/// One step of Adam. `step` is the number of this step, from 1, a 0-d double.
+void adam_(const std::vector<at::Tensor>& variables, const std::vector<at::Tensor>& m,
+           const std::vector<at::Tensor>& v, const std::vector<at::Tensor>& gradients,
+           const at::Tensor& lr, const at::Tensor& step, AdamNumbers numbers);
+
+/// Throws an Error that gives the first of `names` whose tensor has a NaN or an infinity.
+void check_finite(const std::vector<at::Tensor>& tensors, const std::vector<std::string>& names);
+
+}  // namespace tensorpack::kernels

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/optim/moving_average.h"
+
+#include <ATen/ATen.h>
+
+#include "tensorpack/graph/call_scope.h"
+#include "tensorpack/graph/graph.h"
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+namespace {
+
+const std::string kSuffix = "/MovingAverage";
+
+at::Tensor average_of(Graph& graph, const Variable& variable) {
+  const std::string name = variable.name + kSuffix;
+  if (Variable* found = graph.variables().find(name)) return found->tensor;
+  return graph
+      .create_variable(name, variable.tensor.sizes(),
+                       {.init = init::from(variable.tensor.detach().cpu()),
+                        .role = variable.is_saved() ? VariableRole::kModel : VariableRole::kLocal,
+                        .dtype = variable.tensor.scalar_type()},
+                       variable.tensor.device())
+      .tensor;
+}
+
+}  // namespace
+
+MovingAverageOptimizer::MovingAverageOptimizer(Owned<Optimizer> optimizer,
+                                               MovingAverageOptions options)
+    : optimizer_(std::move(optimizer)), options_(options) {
+  TP_CHECK(static_cast<bool>(optimizer_), "MovingAverageOptimizer",
+           "there is no optimizer. Pass one.");
+  TP_CHECK(options_.decay >= 0 && options_.decay < 1, "MovingAverageOptimizer",
+           "the decay is {}. It must lie in [0, 1).", options_.decay);
+}
+
+void MovingAverageOptimizer::apply_gradients(const Gradients& gradients) {
+  optimizer_->apply_gradients(gradients);
+  Graph& graph = CallScope::current_or_throw("MovingAverageOptimizer").graph();
+  at::Tensor step = get_scalar_variable("MovingAverage/step", 0, at::kDouble);
+  step.add_(1);
+  // 1 / step while that is more: the plain mean so far.
+  const at::Tensor take = step.reciprocal().clamp_min(1 - options_.decay);
+  for (const Gradient& gradient : gradients) {
+    const at::Tensor& value = gradient.variable->tensor;
+    average_of(graph, *gradient.variable).lerp_(value.detach(), take.to(value.scalar_type()));
+  }
+}
+
+VariableGetterScope use_moving_averages() {
+  return VariableGetterScope(
+      [](const std::string& name, VariableOptions options, const NextGetter& next) {
+        CallScope& call = CallScope::current_or_throw("use_moving_averages");
+        const at::Tensor value = next(options);
+        const Variable* average =
+            call.graph().variables().find(call.options().variable_prefix + name + kSuffix);
+        return average == nullptr ? value : average->tensor;
+      });
+}
+
+}  // namespace tensorpack

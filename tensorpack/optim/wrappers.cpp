@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/optim/wrappers.h"
+
+#include <ATen/ATen.h>
+
+#include "tensorpack/graph/call_scope.h"
+#include "tensorpack/graph/graph.h"
+#include "tensorpack/graph/state_guard.h"
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+namespace {
+
+// Undoes what is written to variables while it lives, unless the condition, a 0-d tensor, holds.
+// The copies of variables that are not written are dead code in a recorded program.
+class KeepIf {
+ public:
+  KeepIf(Graph& graph, at::Tensor condition) : condition_(std::move(condition)) {
+    for (const Variable& variable : graph.variables().all()) {
+      const at::Tensor tensor = variable.tensor.detach();
+      before_.push_back({tensor, tensor.clone(), tensor._version()});
+    }
+  }
+  void finish() {
+    for (auto& [tensor, copy, version] : before_) {
+      if (tensor._version() != version) tensor.copy_(at::where(condition_, tensor, copy));
+    }
+  }
+
+ private:
+  struct Saved {
+    at::Tensor tensor;
+    at::Tensor copy;
+    int64_t version;
+  };
+  at::Tensor condition_;
+  std::vector<Saved> before_;
+};
+
+Owned<Optimizer> checked(Owned<Optimizer> optimizer, const char* where) {
+  TP_CHECK(static_cast<bool>(optimizer), where, "there is no optimizer. Pass one.");
+  return optimizer;
+}
+
+}  // namespace
+
+AccumGradOptimizer::AccumGradOptimizer(Owned<Optimizer> optimizer, int64_t niter,
+                                       AccumGradOptions options)
+    : optimizer_(checked(std::move(optimizer), "AccumGradOptimizer")),
+      niter_(niter),
+      options_(std::move(options)) {
+  TP_CHECK(niter_ > 0, "AccumGradOptimizer", "niter is {}. Pass 1 or more.", niter_);
+}
+
+void AccumGradOptimizer::apply_gradients(const Gradients& gradients) {
+  Graph& graph = CallScope::current_or_throw("AccumGradOptimizer").graph();
+  const std::string counter = name_in(options_.scope, "AccumGrad/step");
+  const bool is_first_call = graph.variables().find(counter) == nullptr;
+  at::Tensor step = get_scalar_variable(counter, 0, at::kLong);
+  step.add_(1);
+  const at::Tensor is_due = step.remainder(niter_).eq(0);
+  Gradients sums;
+  std::vector<at::Tensor> slots;
+  for (const Gradient& gradient : gradients) {
+    slots.push_back(get_slot(*gradient.variable, "AccumGrad").add_(gradient.value));
+    const double factor = options_.average ? 1.0 / static_cast<double>(niter_) : 1.0;
+    sums.push_back({gradient.variable, slots.back() * factor});
+  }
+  if (is_first_call) {
+    StateGuard guard(graph);  // makes the optimizer's own variables, and leaves no other trace
+    optimizer_->apply_gradients(sums);
+  }
+  KeepIf kept(graph, is_due);
+  optimizer_->apply_gradients(sums);
+  kept.finish();
+  for (at::Tensor& slot : slots) slot.masked_fill_(is_due, 0);
+}
+
+PostProcessOptimizer::PostProcessOptimizer(Owned<Optimizer> optimizer, Function function)
+    : optimizer_(checked(std::move(optimizer), "PostProcessOptimizer")),
+      function_(std::move(function)) {
+  TP_CHECK(static_cast<bool>(function_), "PostProcessOptimizer", "there is no function. Pass one.");
+}
+
+void PostProcessOptimizer::apply_gradients(const Gradients& gradients) {
+  optimizer_->apply_gradients(gradients);
+  for (const Gradient& gradient : gradients) function_(*gradient.variable);
+}
+
+VariableAssignmentOptimizer::VariableAssignmentOptimizer(Owned<Optimizer> optimizer,
+                                                         Function function)
+    : optimizer_(std::move(optimizer), [function = std::move(function)](Variable& variable) {
+        if (std::optional<at::Tensor> value = function(variable)) {
+          TP_CHECK(value->sizes() == variable.tensor.sizes(), "VariableAssignmentOptimizer",
+                   "the function changed the shape of '{}'. Return a tensor of the same shape.",
+                   variable.name);
+          variable.tensor.copy_(*value);
+        }
+      }) {}
+
+void VariableAssignmentOptimizer::apply_gradients(const Gradients& gradients) {
+  optimizer_.apply_gradients(gradients);
+}
+
+}  // namespace tensorpack

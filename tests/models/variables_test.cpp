@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Regularisation, and variables that are frozen or replaced.
+#include <ATen/ATen.h>
+
+#include "tensorpack/models/batch_norm.h"
+#include "tensorpack/models/conv2d.h"
+#include "tensorpack/models/fully_connected.h"
+#include "tensorpack/models/regularize.h"
+#include "tensorpack/models/replace_variables.h"
+#include "tests/models/fixture.h"
+#include "tests/support/capture.h"
+#include "tests/support/throws.h"
+
+namespace tensorpack::test {
+namespace {
+
+using testing::HasSubstr;
+
+const at::Tensor kInput = at::ones({2, 3});
+
+TEST_F(LayersTest, RegularizeCostSearchesTheNames) {
+  train();
+  FullyConnected("fc0", kInput, {.units = 2});
+  FullyConnected("fc1", kInput, {.units = 2});
+  at::Tensor cost;
+  const std::string log =
+      stdout_of([&] { cost = regularize_cost("c0/.", l2_regularizer(0.1), "reg_cost"); });
+  EXPECT_THAT(log, HasSubstr("2 variables that match 'c0/.': fc0/W, fc0/b."));
+  EXPECT_FLOAT_EQ(cost.item<float>(), 0.05F * variable("fc0/W").square().sum().item<float>());
+  EXPECT_TRUE(tower_->call().named_tensors().contains("reg_cost"));
+  EXPECT_FLOAT_EQ(regularize_cost("fc1/W", l1_regularizer(2)).item<float>(),
+                  2 * variable("fc1/W").abs().sum().item<float>());
+  train();
+  EXPECT_EQ(stdout_of([&] { regularize_cost("c0/.", l2_regularizer(0.1), "reg_cost"); }), "");
+}
+
+TEST_F(LayersTest, RegularizeCostIsZeroWithoutAMatchAndInPrediction) {
+  train();
+  FullyConnected("fc0", kInput, {.units = 2});
+  EXPECT_EQ(regularize_cost("nothing", l2_regularizer(1)).item<float>(), 0);
+  predict();
+  EXPECT_EQ(regularize_cost("fc0", l2_regularizer(1)).item<float>(), 0);
+}
+
+TEST_F(LayersTest, RegularizeCostLooksAtTheVariablesOfItsTower) {
+  train();
+  FullyConnected("fc", kInput, {.units = 2});
+  tower_.reset();
+  tower_.emplace(
+      graph_, TowerOptions{.name = "tower1", .index = 1, .total = 2, .variable_prefix = "tower1/"});
+  FullyConnected("fc", kInput, {.units = 2, .kernel_init = init::ones()});
+  EXPECT_EQ(regularize_cost("^fc/W", l2_regularizer(2)).item<float>(), 6);
+}
+
+TEST_F(LayersTest, LayersCollectTheCostOfTheirKernels) {
+  train();
+  ArgScope scope(FullyConnectedOptions{.kernel_regularizer = l2_regularizer(0.5)});
+  FullyConnected("fc0", kInput, {.units = 2});
+  FullyConnected("fc1", kInput, {.units = 2});
+  Conv2D("conv", at::ones({1, 1, 4, 4}),
+         {.filters = 1, .kernel_size = 3, .kernel_regularizer = l1_regularizer(1)});
+  const auto& items = tower_->call().collection(Collection::kRegularizationLosses);
+  ASSERT_EQ(items.size(), 3U);
+  EXPECT_EQ(items[1].first, "fc1/W/Regularizer");
+  const double expected = 0.25 * (variable("fc0/W").square().sum().item<double>() +
+                                  variable("fc1/W").square().sum().item<double>()) +
+                          variable("conv/W").abs().sum().item<double>();
+  EXPECT_NEAR(regularize_cost_from_collection().item<double>(), expected, 1e-5);
+  predict();
+  FullyConnected("fc0", kInput, {.units = 2});
+  EXPECT_EQ(regularize_cost_from_collection().item<float>(), 0);
+}
+
+TEST_F(LayersTest, FrozenVariablesGetNoGradient) {
+  train();
+  at::Tensor y;
+  {
+    const auto frozen = freeze_variables();
+    y = FullyConnected("frozen", kInput, {.units = 4});
+  }
+  y = FullyConnected("trained", y, {.units = 1});
+  y.sum().backward();
+  EXPECT_FALSE(variable("frozen/W").grad().defined());
+  EXPECT_TRUE(variable("trained/W").grad().defined());
+  EXPECT_TRUE(graph_.variables().at("frozen/W").is_trainable());
+}
+
+TEST_F(LayersTest, VariablesFrozenAsModelVariablesAreNotTrained) {
+  train();
+  const auto frozen = freeze_variables({.as_model_variables = true});
+  BatchNorm("bn", kInput);
+  EXPECT_EQ(graph_.variables().at("bn/gamma").role, VariableRole::kModel);
+  EXPECT_TRUE(graph_.variables().trainable().empty());
+}
+
+TEST_F(LayersTest, RemappedVariablesPassTheirGradientOn) {
+  train();
+  std::vector<std::string> names;
+  at::Tensor y;
+  {
+    const auto twice = remap_variables([&](const std::string& name, const at::Tensor& value) {
+      names.push_back(name);
+      return name.ends_with("/W") ? value * 2 : value;
+    });
+    const auto plus =
+        remap_variables([](const std::string&, const at::Tensor& value) { return value + 1; });
+    y = FullyConnected("fc", kInput, {.units = 1, .kernel_init = init::ones()});
+    BatchNorm("bn", kInput);
+  }
+  EXPECT_THAT(names, testing::ElementsAre("fc/W", "fc/b", "bn/beta", "bn/gamma"));
+  EXPECT_EQ(y[0][0].item<float>(), 3 * (1 * 2 + 1) + 1);
+  y.sum().backward();
+  EXPECT_TRUE(at::equal(variable("fc/W").grad(), at::full({1, 3}, 4.F)));
+  predict();
+  EXPECT_EQ(FullyConnected("fc", kInput, {.units = 1})[0][0].item<float>(), 3);
+}
+
+TEST_F(LayersTest, ARemappedVariableKeepsItsShape) {
+  train();
+  const auto sum =
+      remap_variables([](const std::string&, const at::Tensor& value) { return value.sum(); });
+  EXPECT_ERROR(FullyConnected("fc", kInput, {.units = 1}), "changed the shape of 'fc/W'");
+}
+
+}  // namespace
+}  // namespace tensorpack::test

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradient processors and optimizers around optimizers, against calculation by hand.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "tensorpack/graph/graph.h"
+#include "tensorpack/models/fully_connected.h"
+#include "tensorpack/optim/adam.h"
+#include "tensorpack/optim/gradient_processor.h"
+#include "tensorpack/optim/moving_average.h"
+#include "tensorpack/optim/rmsprop.h"
+#include "tensorpack/optim/sgd.h"
+#include "tensorpack/optim/wrappers.h"
+#include "tensorpack/session/replay_executor.h"
+#include "tensorpack/tower/summary.h"
+#include "tensorpack/tower/tower_context.h"
+#include "tests/support/capture.h"
+#include "tests/support/throws.h"
+
+namespace tensorpack::test {
+namespace {
+
+using at::Tensor;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Tensor vector_of(std::initializer_list<double> values) { return at::tensor(values, at::kFloat); }
+
+// Two variables, "a" of 2 numbers and "fc/W" of 1, with given gradients.
+class GradientsTest : public testing::Test {
+ protected:
+  GradientsTest() {
+    TowerContext tower(graph_);
+    get_variable("a", {2}, init::ones());
+    get_variable("fc/W", {1}, init::ones());
+  }
+  Gradients gradients(const Tensor& of_a, const Tensor& of_fc) {
+    return {{&graph_.variables().at("a"), of_a}, {&graph_.variables().at("fc/W"), of_fc}};
+  }
+  Tensor value(const std::string& name) { return graph_.variables().at(name).tensor.detach(); }
+  void apply(Optimizer& optimizer, const Tensor& of_a, const Tensor& of_fc) {
+    TowerContext tower(graph_);
+    at::NoGradGuard no_grad;
+    optimizer.apply_gradients(gradients(of_a, of_fc));
+  }
+
+  Graph graph_;
+};
+
+TEST_F(GradientsTest, GlobalNormClipScalesAllByOneFactor) {
+  const Gradients clipped =
+      GlobalNormClip(6.5).process(gradients(vector_of({3, 4}), vector_of({12})));
+  EXPECT_TRUE(at::allclose(clipped[0].value, vector_of({1.5, 2})));
+  EXPECT_TRUE(at::allclose(clipped[1].value, vector_of({6})));
+  const Gradients kept = GlobalNormClip(13).process(gradients(vector_of({3, 4}), vector_of({12})));
+  EXPECT_TRUE(at::equal(kept[1].value, vector_of({12})));
+  EXPECT_ERROR(GlobalNormClip(0), "the norm is 0");
+}
+
+TEST_F(GradientsTest, MapGradientMatchesWholeNamesAndMayDrop) {
+  MapGradient twice([](const Tensor& g) { return g * 2; }, "fc");
+  const std::string log = stdout_of([&] {
+    EXPECT_TRUE(at::equal(twice.process(gradients(vector_of({1, 1}), vector_of({3})))[1].value,
+                          vector_of({3})));
+  });
+  EXPECT_THAT(log, HasSubstr("MapGradient('fc') matches the whole name of no variable"));
+  MapGradient drop([](const Tensor& g, const Variable& variable) -> std::optional<Tensor> {
+    if (variable.name == "a") return std::nullopt;
+    return g + 1;
+  });
+  const Gradients left = drop.process(gradients(vector_of({1, 1}), vector_of({3})));
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_TRUE(at::equal(left[0].value, vector_of({4})));
+}
+
+TEST_F(GradientsTest, TheFirstRuleOfScaleGradientWins) {
+  ScaleGradient scale({{"fc/.*", 0.5}, {"fc/W", 7}, {"a", 0}});
+  Gradients scaled;
+  const std::string log = stdout_of([&] {
+    scaled = scale.process(gradients(vector_of({1, 1}), vector_of({3})));
+  });
+  ASSERT_EQ(scaled.size(), 1U);
+  EXPECT_TRUE(at::equal(scaled[0].value, vector_of({1.5})));
+  EXPECT_THAT(log, HasSubstr("The gradient of 'fc/W' is multiplied by 0.5."));
+}
+
+TEST_F(GradientsTest, ProcessorsRunInOrderBeforeTheUpdate) {
+  auto optimizer = apply_grad_processors(
+      SGD({.lr = 1}), {GlobalNormClip(5), MapGradient([](const Tensor& g) { return g + 1; }, "a")});
+  apply(optimizer, vector_of({6, 8}), vector_of({0}));
+  EXPECT_TRUE(at::allclose(value("a"), vector_of({1 - 4, 1 - 5})));
+  EXPECT_TRUE(at::allclose(value("fc/W"), vector_of({1})));
+}
+
+TEST_F(GradientsTest, SummaryGradientReportsTheRms) {
+  auto optimizer = apply_grad_processors(SGD(), {SummaryGradient("a")});
+  apply(optimizer, vector_of({3, 4}), vector_of({1}));
+  const auto summaries = moving_summaries(graph_);
+  ASSERT_EQ(summaries.size(), 1U);
+  EXPECT_EQ(summaries[0].first, "a-grad/rms");
+  EXPECT_NEAR(summaries[0].second, std::sqrt(12.5), 1e-6);
+}
+
+// A training step of a small layer.
+Op define_step(Graph& graph, Optimizer& optimizer) {
+  return graph.define({
+      .name = "step",
+      .inputs = {{"x", {-1, 3}}},
+      .body = [&](const std::vector<Tensor>& in) -> NamedTensors {
+        TowerContext tower(graph);
+        const Tensor y = FullyConnected("fc", in[0], {.units = 2, .activation = torch::tanh});
+        minimize(optimizer, y.square().sum(1).mean(), graph.variables().trainable());
+        return {};
+      },
+  });
+}
+
+TEST(CheckGradientTest, ARecordedProgramStopsAtNaNBeforeTheUpdate) {
+  Graph graph;
+  auto optimizer = apply_grad_processors(SGD({.lr = 0.1}), {CheckGradient()});
+  const Op step = define_step(graph, optimizer);
+  ReplayExecutor executor(graph, {});
+  const Tensor x = at::ones({2, 3});
+  executor.run(step, {x}, {});
+  const Tensor before = graph.variables().at("fc/W").tensor.detach().clone();
+  const Tensor bad = x * std::numeric_limits<float>::quiet_NaN();
+  EXPECT_ERROR(executor.run(step, {bad}, {}), "the gradient of 'fc/W' has a NaN");
+  EXPECT_EQ(executor.recordings(), 1U);
+  EXPECT_TRUE(at::equal(graph.variables().at("fc/W").tensor, before));
+  executor.run(step, {x}, {});
+  EXPECT_FALSE(at::equal(graph.variables().at("fc/W").tensor, before));
+}
+
+template <typename Inner>
+void expect_one_large_batch(Inner inner) {
+  at::manual_seed(4);
+  const Tensor data = at::randn({4 * 6, 3});
+  Graph large_graph, small_graph;
+  Inner plain = inner;
+  const Op large = define_step(large_graph, plain);
+  AccumGradOptimizer accumulating(inner, 3, {.average = true});
+  const Op small = define_step(small_graph, accumulating);
+  ReplayExecutor large_executor(large_graph, {}), small_executor(small_graph, {});
+  for (int i = 0; i < 2; ++i) large_executor.run(large, {data.narrow(0, 12 * i, 12)}, {});
+  for (int i = 0; i < 6; ++i) small_executor.run(small, {data.narrow(0, 4 * i, 4)}, {});
+  EXPECT_EQ(small_executor.recordings(), 1U);
+  for (const Variable& variable : large_graph.variables().all()) {
+    EXPECT_TRUE(
+        at::allclose(variable.tensor, small_graph.variables().at(variable.name).tensor, 1e-4, 1e-6))
+        << variable.name;
+  }
+}
+
+TEST(AccumGradTest, SeveralBatchesEqualOneLargeOne) {
+  expect_one_large_batch(SGD({.lr = 0.1}));
+  expect_one_large_batch(Momentum(0.1));
+  expect_one_large_batch(Adam({.lr = 0.01, .weight_decay = 0.1}));
+  expect_one_large_batch(RMSProp({.lr = 0.01, .momentum = 0.9}));
+}
+
+TEST_F(GradientsTest, AccumGradSumsAndAppliesEveryKthTime) {
+  AccumGradOptimizer optimizer(Momentum(0.5), 2);
+  apply(optimizer, vector_of({1, 2}), vector_of({3}));
+  EXPECT_TRUE(at::equal(value("a"), vector_of({1, 1})));
+  EXPECT_TRUE(at::equal(value("a/AccumGrad"), vector_of({1, 2})));
+  EXPECT_TRUE(at::equal(value("a/Momentum"), vector_of({0, 0})));
+  apply(optimizer, vector_of({1, 0}), vector_of({1}));
+  EXPECT_TRUE(at::equal(value("a"), vector_of({1 - 1, 1 - 1})));
+  EXPECT_TRUE(at::equal(value("fc/W"), vector_of({1 - 2})));
+  EXPECT_TRUE(at::equal(value("a/AccumGrad"), vector_of({0, 0})));
+  EXPECT_TRUE(at::equal(value("a/Momentum"), vector_of({2, 2})));
+  EXPECT_EQ(graph_.variables().at("a/AccumGrad").role, VariableRole::kGlobal);
+  EXPECT_ERROR(AccumGradOptimizer(SGD(), 0), "niter is 0");
+}
+
+TEST_F(GradientsTest, PostProcessingFollowsTheUpdate) {
+  std::vector<std::string> names;
+  PostProcessOptimizer optimizer(SGD({.lr = 1}), [&](Variable& variable) {
+    names.push_back(variable.name);
+    variable.tensor.mul_(10);
+  });
+  apply(optimizer, vector_of({1, 2}), vector_of({3}));
+  EXPECT_THAT(names, ElementsAre("a", "fc/W"));
+  EXPECT_TRUE(at::equal(value("a"), vector_of({0, -10})));
+}
+
+TEST_F(GradientsTest, AssignedValuesTakeThePlaceOfUpdatedOnes) {
+  VariableAssignmentOptimizer optimizer(SGD({.lr = 1}),
+                                        [](const Variable& variable) -> std::optional<Tensor> {
+                                          if (variable.name == "a")
+                                            return variable.tensor.clamp(-0.5, 0.5);
+                                          return std::nullopt;
+                                        });
+  apply(optimizer, vector_of({1, 5}), vector_of({3}));
+  EXPECT_TRUE(at::equal(value("a"), vector_of({0, -0.5})));
+  EXPECT_TRUE(at::equal(value("fc/W"), vector_of({-2})));
+}
+
+TEST_F(GradientsTest, MovingAveragesCountTheFirstStepsAlike) {
+  MovingAverageOptimizer optimizer(SGD({.lr = 1}), {.decay = 0.5});
+  apply(optimizer, vector_of({1, 1}), vector_of({0}));  // a: 0
+  EXPECT_TRUE(at::equal(value("a/MovingAverage"), vector_of({0, 0})));
+  apply(optimizer, vector_of({-4, 0}), vector_of({0}));  // a: 4, 0
+  EXPECT_TRUE(at::allclose(value("a/MovingAverage"), vector_of({2, 0})));
+  apply(optimizer, vector_of({-4, 0}), vector_of({0}));  // a: 8, 0
+  EXPECT_TRUE(at::allclose(value("a/MovingAverage"), vector_of({5, 0})));
+  EXPECT_EQ(graph_.variables().at("a/MovingAverage").role, VariableRole::kModel);
+}
+
+TEST(MovingAverageTest, AveragesCanPredict) {
+  Graph graph;
+  MovingAverageOptimizer optimizer(Momentum(0.5), {.decay = 0.9});
+  const Op step = define_step(graph, optimizer);
+  const Op predict = graph.define({
+      .name = "predict",
+      .inputs = {{"x", {-1, 3}}},
+      .body = [&](const std::vector<Tensor>& in) -> NamedTensors {
+        TowerContext tower(graph, {.is_training = false, .shares_variables = true});
+        const auto averaged = use_moving_averages();
+        return {{"y", FullyConnected("fc", in[0], {.units = 2})}};
+      },
+  });
+  ReplayExecutor executor(graph, {});
+  const Tensor x = at::randn({5, 3});
+  for (int i = 0; i < 4; ++i) executor.run(step, {x}, {});
+  auto value = [&](const std::string& name) { return graph.variables().at(name).tensor.detach(); };
+  const Tensor y = executor.run(predict, {x}, {"y"})[0];
+  EXPECT_TRUE(at::allclose(
+      y, at::linear(x, value("fc/W/MovingAverage"), value("fc/b/MovingAverage")), 1e-4, 1e-6));
+  EXPECT_FALSE(at::allclose(y, at::linear(x, value("fc/W"), value("fc/b"))));
+}
+
+}  // namespace
+}  // namespace tensorpack::test
