@@ -7,6 +7,8 @@
 namespace tensorpack::bench {
 
 void add_engine_benchmarks(Suite& suite);
+void add_models_benchmarks(Suite& suite);
+void add_optim_benchmarks(Suite& suite);
 void add_trainer_benchmarks(Suite& suite);
 void add_utils_benchmarks(Suite& suite);
 

@@ -30,6 +30,8 @@ int run(int argc, char** argv) {
   add_trainer_benchmarks(suite);
   add_utils_benchmarks(suite);
   add_engine_benchmarks(suite);
+  add_models_benchmarks(suite);
+  add_optim_benchmarks(suite);
 
   if (list) {
     for (const auto& name : suite.names()) fmt::print("{}\n", name);

@@ -41,6 +41,7 @@
 #include "tensorpack/models/embedding.h"
 #include "tensorpack/models/fully_connected.h"
 #include "tensorpack/models/linear_wrap.h"
+#include "tensorpack/models/mixed_precision.h"
 #include "tensorpack/models/nonlinear.h"
 #include "tensorpack/models/norm.h"
 #include "tensorpack/models/padding.h"

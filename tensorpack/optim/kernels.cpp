@@ -33,6 +33,30 @@ struct Chunk {
   int64_t size;
 };
 
+// Loops over chunks are inlined here, so that each is also compiled for wider vectors.
+template <size_t N, typename Update>
+void update_range(const Chunk<N>* begin, const Chunk<N>* end, const Update& update) {
+  for (; begin != end; ++begin) update(*begin);
+}
+
+#if defined(__x86_64__)
+template <size_t N, typename Update>
+[[gnu::target("avx2,fma")]] void update_range_avx2(const Chunk<N>* begin, const Chunk<N>* end,
+                                                   const Update& update) {
+  for (; begin != end; ++begin) update(*begin);
+}
+bool has_avx2() {
+  static const bool answer = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return answer;
+}
+#else
+template <size_t N, typename Update>
+void update_range_avx2(const Chunk<N>* begin, const Chunk<N>* end, const Update& update) {
+  update_range(begin, end, update);
+}
+bool has_avx2() { return false; }
+#endif
+
 // Gathers the chunks of many variables, so that one loop over threads serves them all.
 template <size_t N>
 class Chunks {
@@ -56,10 +80,11 @@ class Chunks {
     return true;
   }
 
-  template <typename F>
-  void for_each(const F& update) const {
+  template <typename Update>
+  void for_each(const Update& update) const {
     at::parallel_for(0, static_cast<int64_t>(chunks_.size()), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) update(chunks_[i]);
+      const auto run = has_avx2() ? update_range_avx2<N, Update> : update_range<N, Update>;
+      run(chunks_.data() + begin, chunks_.data() + end, update);
     });
   }
 
@@ -104,14 +129,14 @@ void sgd_cpu(TensorList variables, TensorList velocities, TensorList gradients, 
                    {momentum, nesterov, weight_decay});
     }
   }
-  plain.for_each([=](const Chunk<2>& chunk) {
+  plain.for_each([=](const Chunk<2>& chunk) __attribute__((always_inline)) {
     float* __restrict w = chunk.data[0];
     const float* __restrict g = chunk.data[1];
     for (int64_t i = 0; i < chunk.size; ++i) w[i] -= rate * (g[i] + decay * w[i]);
   });
   // The look-ahead of Nesterov, as a factor so that one loop serves both.
   const float ahead = nesterov ? keep : 0.F;
-  with_momentum.for_each([=](const Chunk<3>& chunk) {
+  with_momentum.for_each([=](const Chunk<3>& chunk) __attribute__((always_inline)) {
     float* __restrict w = chunk.data[0];
     float* __restrict v = chunk.data[1];
     const float* __restrict g = chunk.data[2];
@@ -175,7 +200,7 @@ void adam_cpu(TensorList variables, TensorList m, TensorList v, TensorList gradi
   const auto tiny = static_cast<float>(epsilon);
   const auto decay = static_cast<float>(decoupled ? 0 : weight_decay);
   const auto shrink = static_cast<float>(decoupled ? 1 - rate * weight_decay : 1);
-  chunks.for_each([=](const Chunk<4>& chunk) {
+  chunks.for_each([=](const Chunk<4>& chunk) __attribute__((always_inline)) {
     float* __restrict w = chunk.data[0];
     float* __restrict first = chunk.data[1];
     float* __restrict second = chunk.data[2];

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training steps of whole models of the zoo.
+#include <torch/types.h>
+
+#include "benchmarks/groups.h"
+#include "examples/models/resnet.h"
+#include "tensorpack/utils/startup.h"
+
+namespace tensorpack::bench {
+namespace {
+
+class ResNet18 {
+ public:
+  explicit ResNet18(bool mixed) {
+    tune_process();
+    op_ = graph_.define({
+        .name = "resnet18",
+        .inputs = {{"x", {8, 3, 112, 112}}, {"label", {8}, torch::kLong}},
+        .body = [this, mixed](const std::vector<Tensor>& in) -> NamedTensors {
+          TowerContext tower(graph_);
+          const Tensor logits = [&] {
+            const MixedPrecision precision(mixed);
+            return examples::resnet18(in[0], 10);
+          }();
+          const Tensor cost = torch::cross_entropy_loss(logits.to(torch::kFloat), in[1]);
+          minimize(optimizer_, cost, graph_.variables().trainable());
+          return {{"cost", cost}};
+        },
+    });
+    feeds_ = {{"x", torch::randn({8, 3, 112, 112})}, {"label", torch::arange(8)}};
+  }
+
+  void step() { session_.run(op_, {"cost"}, feeds_); }
+
+ private:
+  SGD optimizer_ = Momentum(0.01);
+  Graph graph_{{.channels_last = true}};
+  Session session_{graph_};
+  Op op_;
+  Feeds feeds_;
+};
+
+}  // namespace
+
+void add_models_benchmarks(Suite& suite) {
+  suite.add("models/resnet18_bf16_vs_fp32", [](const Stopwatch& watch) {
+    ResNet18 mixed(true), full(false);
+    return watch.compare({.ours = [&] { mixed.step(); },
+                          .peer = [&] { full.step(); },
+                          .peer_name = "the same in float32",
+                          .repetitions = 5});
+  });
+}
+
+}  // namespace tensorpack::bench

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// The update of ResNet-50's variables against torch::optim, in the same process.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/sgd.h>
+
+#include <array>
+
+#include "benchmarks/groups.h"
+#include "tensorpack/optim/adam.h"
+#include "tensorpack/optim/sgd.h"
+#include "tensorpack/session/session.h"
+#include "tensorpack/tower/tower_context.h"
+
+namespace tensorpack::bench {
+namespace {
+
+using at::Tensor;
+
+// The shapes of ResNet-50's 161 weights, 25,557,032 numbers.
+std::vector<Shape> resnet50_shapes() {
+  std::vector<Shape> shapes;
+  auto convolution = [&](int64_t in, int64_t out, int64_t kernel) {
+    shapes.insert(shapes.end(), {{out, in, kernel, kernel}, {out}, {out}});
+  };
+  convolution(3, 64, 7);
+  int64_t in = 64;
+  for (int64_t stage = 0, width = 64; stage < 4; ++stage, width *= 2) {
+    const int64_t blocks = std::array<int64_t, 4>{3, 4, 6, 3}[stage];
+    for (int64_t block = 0; block < blocks; ++block) {
+      if (block == 0) convolution(in, width * 4, 1);
+      convolution(in, width, 1);
+      convolution(width, width, 3);
+      convolution(width, width * 4, 1);
+      in = width * 4;
+    }
+  }
+  shapes.insert(shapes.end(), {{1000, 2048}, {1000}});
+  return shapes;
+}
+
+// Our update as a recorded program.
+template <typename Ours>
+class Update {
+ public:
+  explicit Update(Ours optimizer) : optimizer_(std::move(optimizer)) {
+    for (const Shape& shape : resnet50_shapes()) gradients_.push_back(at::randn(shape));
+    op_ = graph_.define({
+        .name = "update",
+        .inputs = {},
+        .body = [this](const std::vector<Tensor>&) -> NamedTensors {
+          TowerContext tower(graph_);
+          Gradients gradients;
+          for (size_t i = 0; i < gradients_.size(); ++i) {
+            const std::string name = "w" + std::to_string(i);
+            get_variable(name, gradients_[i].sizes(), init::normal(0.1));
+            gradients.push_back({&graph_.variables().at(name), gradients_[i]});
+          }
+          at::NoGradGuard no_grad;
+          optimizer_.apply_gradients(gradients);
+          return {};
+        },
+    });
+    session_.run(op_);
+  }
+
+  void step() { session_.run(op_); }
+
+ private:
+  Ours optimizer_;
+  std::vector<Tensor> gradients_;
+  Graph graph_;
+  Session session_{graph_};
+  Op op_;
+};
+
+template <typename Theirs, typename Options>
+class TorchUpdate {
+ public:
+  explicit TorchUpdate(Options options) : optimizer_(make_weights(), options) { step(); }
+  void step() { optimizer_.step(); }
+
+ private:
+  static std::vector<Tensor> make_weights() {
+    std::vector<Tensor> weights;
+    for (const Shape& shape : resnet50_shapes()) {
+      weights.push_back((at::randn(shape) * 0.1).requires_grad_(true));
+      weights.back().mutable_grad() = at::randn(shape);
+    }
+    return weights;
+  }
+  Theirs optimizer_;
+};
+
+int64_t count_numbers() {
+  int64_t count = 0;
+  for (const Shape& shape : resnet50_shapes()) count += c10::multiply_integers(shape);
+  return count;
+}
+
+// Bytes per microsecond of a[i] += 2 * b[i] over arrays far larger than the cache.
+double bandwidth(const Stopwatch& watch) {
+  const int64_t count = 32 << 20;
+  const Tensor a = at::zeros({count}), b = at::ones({count});
+  float* to = a.data_ptr<float>();
+  const float* from = b.data_ptr<float>();
+  const Figure figure = watch.measure({.step = [&] {
+    at::parallel_for(0, count, 1 << 16, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) to[i] += 2 * from[i];
+    });
+  }});
+  return static_cast<double>(count) * 3 * sizeof(float) / figure.value;
+}
+
+// The share of the memory's speed that an update reaches that moves `floats` numbers per weight.
+template <typename Ours>
+Figure bandwidth_fraction(const Stopwatch& watch, Ours optimizer, int floats) {
+  Update<Ours> ours(std::move(optimizer));
+  const double best = bandwidth(watch);
+  const Figure figure = watch.measure({.step = [&] { ours.step(); }});
+  const double moved = static_cast<double>(count_numbers()) * floats * sizeof(float);
+  return {.value = moved / figure.value / best,
+          .unit = "of a triad's bandwidth",
+          .ours = figure.value,
+          .repetitions = figure.repetitions};
+}
+
+}  // namespace
+
+void add_optim_benchmarks(Suite& suite) {
+  suite.add("optim/adam_vs_torch_optim", [](const Stopwatch& watch) {
+    Update<Adam> ours(Adam({.lr = 1e-3}));
+    TorchUpdate<torch::optim::Adam, torch::optim::AdamOptions> theirs(
+        torch::optim::AdamOptions(1e-3));
+    return watch.compare({.ours = [&] { ours.step(); },
+                          .peer = [&] { theirs.step(); },
+                          .peer_name = "torch::optim::Adam"});
+  });
+  suite.add("optim/momentum_vs_torch_optim", [](const Stopwatch& watch) {
+    Update<SGD> ours(Momentum(0.1));
+    TorchUpdate<torch::optim::SGD, torch::optim::SGDOptions> theirs(
+        torch::optim::SGDOptions(0.1).momentum(0.9));
+    return watch.compare({.ours = [&] { ours.step(); },
+                          .peer = [&] { theirs.step(); },
+                          .peer_name = "torch::optim::SGD, momentum"});
+  });
+  suite.add("optim/momentum_decay_vs_torch_optim", [](const Stopwatch& watch) {
+    Update<SGD> ours(SGD({.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4}));
+    TorchUpdate<torch::optim::SGD, torch::optim::SGDOptions> theirs(
+        torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(1e-4));
+    return watch.compare({.ours = [&] { ours.step(); },
+                          .peer = [&] { theirs.step(); },
+                          .peer_name = "torch::optim::SGD, momentum, decay"});
+  });
+  // Adam reads four arrays and writes three; momentum reads three and writes two.
+  suite.add("optim/adam_bandwidth_fraction",
+            [](const Stopwatch& watch) { return bandwidth_fraction(watch, Adam(), 7); });
+  suite.add("optim/momentum_bandwidth_fraction",
+            [](const Stopwatch& watch) { return bandwidth_fraction(watch, Momentum(), 5); });
+}
+
+}  // namespace tensorpack::bench
