@@ -21,7 +21,8 @@ namespace {
 // Parameters as variables of the graph.
 struct GraphParameters {
   at::Tensor weight(const std::string& name, at::IntArrayRef shape) {
-    return get_variable(name, shape, init::he_normal());
+    return get_variable(name, shape,
+                        {.init = init::he_normal(), .channels_last = true});  // as Conv2D does
   }
   at::Tensor bias(const std::string& name, int64_t size) { return get_variable(name, {size}); }
   at::Tensor scale(const std::string& name, int64_t size) {
@@ -62,7 +63,7 @@ class Training {
  private:
   Workload work_;
   SGD optimizer_ = Momentum(0.01);
-  Graph graph_{{.channels_last = true}};
+  Graph graph_;
   Session session_;
   Op op_;
   Feeds feeds_;

@@ -7,6 +7,7 @@
 
 #include "tensorpack/graph/state_guard.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
 
 namespace tensorpack {
@@ -63,11 +64,17 @@ Op Graph::define(OpOptions options) {
                                                      .inputs = std::move(options.inputs),
                                                      .body = with_gradients(options.body),
                                                      .feeder = std::move(options.feeder)});
+  build(*state);
+  ops_.push_back(Op(std::move(state)));
+  return ops_.back();
+}
+
+void Graph::build(Op::State& state) {
   std::vector<at::Tensor> trial;
-  for (const TensorSpec& spec : state->inputs) trial.push_back(spec.trial_value(options_.device));
-  StateGuard guard(*this);
+  for (const TensorSpec& spec : state.inputs) trial.push_back(spec.trial_value(options_.device));
   try {
-    state->outputs = specs_of(state->body(trial));
+    StateGuard guard(*this);
+    state.outputs = specs_of(state.body(trial));
   } catch (const Error&) {
     throw;  // already says where
   } catch (const InternalError&) {
@@ -75,13 +82,30 @@ Op Graph::define(OpOptions options) {
   } catch (const StopTraining&) {
     throw;
   } catch (const std::exception& error) {
-    throw make_error("define '" + state->name + "'",
+    if (give_up_channels_last()) {
+      log::debug("Op '{}' cannot be built with channels_last weights: {}", state.name,
+                 describe(error));
+      return build(state);
+    }
+    throw make_error("define '" + state.name + "'",
                      "{} (while it was built on zeros for: {}. If only the size of the open "
                      "dimensions is to blame, set TensorSpec::trial_shape.)",
-                     describe(error), list_inputs(state->inputs));
+                     describe(error), list_inputs(state.inputs));
   }
-  ops_.push_back(Op(std::move(state)));
-  return ops_.back();
+}
+
+// Makes every variable contiguous. False when there is nothing to change, or it is too late.
+bool Graph::give_up_channels_last() {
+  options_.channels_last = false;
+  if (layout_locked_) return false;
+  bool changed = false;
+  at::NoGradGuard no_grad;
+  for (Variable& variable : variables_.all()) {
+    if (variable.tensor.is_contiguous()) continue;
+    variable.tensor.set_data(variable.tensor.detach().contiguous());
+    changed = true;
+  }
+  return changed;
 }
 
 Variable& Graph::create_variable(const std::string& name, at::IntArrayRef shape,
@@ -97,8 +121,7 @@ Variable& Graph::create_variable(const std::string& name, at::IntArrayRef shape,
     options.init(value, at::detail::createCPUGenerator(hash_name(name, options_.seed)));
   }
   value = value.to(device);
-  // Slots as well: an optimizer reads them beside their weights.
-  if (options_.channels_last && value.dim() == 4) {
+  if (options_.channels_last && options.channels_last && value.dim() == 4) {
     value = value.contiguous(at::MemoryFormat::ChannelsLast);
   }
   if (options.role == VariableRole::kTrainable) value.set_requires_grad(true);

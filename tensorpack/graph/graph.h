@@ -19,10 +19,11 @@ struct GraphOptions {
   c10::Device device = c10::kCPU;
   /// Seeds every variable's first value, together with its name.
   uint64_t seed = 0;
-  /// Keeps 4-d weights in channels_last memory format, which convolutions and what follows them
-  /// take over: 5 to 15 % faster on most nets. Shapes stay as they are, but Tensor::view() of such
-  /// a weight may need to be reshape().
-  bool channels_last = false;
+  /// Lets layers keep the weights of convolutions in channels_last memory format, which
+  /// convolutions and what follows them take over: faster, with the same shapes. Given up for the
+  /// whole graph when a model cannot be called that way, as when it uses view() where it would need
+  /// reshape().
+  bool channels_last = true;
 };
 
 struct OpOptions {
@@ -60,17 +61,25 @@ class Graph {
   void finalize() { final_ = true; }
   bool is_final() const { return final_; }
 
+  /// Called by sessions: recorded programs refer to variables by their memory, so from now on it
+  /// stays as it is.
+  void lock_layout() { layout_locked_ = true; }
+
   /// Used by get_variable(): makes a variable and gives it its first value.
   Variable& create_variable(const std::string& name, at::IntArrayRef shape,
                             const VariableOptions& options, c10::Device device);
 
  private:
   friend class StateGuard;
+  void build(Op::State& state);
+  bool give_up_channels_last();
+
   GraphOptions options_;
   VariableStore variables_;
   Variable* global_step_ = nullptr;
   std::vector<Op> ops_;
   bool final_ = false;
+  bool layout_locked_ = false;
   class StateGuard* guard_ = nullptr;  // the innermost guard, told of new variables
 };
 

@@ -36,7 +36,8 @@ bool returns_tensors_only(const c10::FunctionSchema& schema) {
 
 }  // namespace
 
-const std::vector<int>& undeclared_writes(const std::string& op_name) {
+const std::vector<int>& undeclared_writes(const std::string& op_name,
+                                          c10::ArrayRef<c10::IValue> arguments) {
   static const std::vector<int> none;
   static const std::map<std::string, std::vector<int>> table = {
       {"aten::native_batch_norm", {3, 4}},  // the running statistics
@@ -46,7 +47,12 @@ const std::vector<int>& undeclared_writes(const std::string& op_name) {
       {"aten::mkldnn_rnn_layer_backward", {22}},  // uses its workspace up
   };
   auto found = table.find(op_name);
-  return found == table.end() ? none : found->second;
+  if (found == table.end()) return none;
+  // In prediction the running statistics are only read, and a layer nobody needs can be dropped.
+  constexpr size_t kTraining = 5;
+  const bool is_prediction = op_name.ends_with("batch_norm") && arguments[kTraining].isBool() &&
+                             !arguments[kTraining].toBool();
+  return is_prediction ? none : found->second;
 }
 
 bool reads_only_metadata(const std::string& op_name) {

@@ -10,8 +10,10 @@
 
 namespace tensorpack {
 
-/// Positions of arguments that are written although the schema does not say so.
-const std::vector<int>& undeclared_writes(const std::string& op_name);
+/// Positions of arguments that are written although the schema does not say so, in a call with
+/// these arguments.
+const std::vector<int>& undeclared_writes(const std::string& op_name,
+                                          c10::ArrayRef<c10::IValue> arguments);
 
 /// True if the operator returns something that is not a tensor but looks at metadata only.
 bool reads_only_metadata(const std::string& op_name);

@@ -344,7 +344,7 @@ Recorder::Pending Recorder::before(const c10::OperatorHandle& op, c10::DispatchK
   const c10::FunctionSchema& schema = op.schema();
   const std::string& name = op.operator_name().name;
   const size_t count = schema.arguments().size();
-  const std::vector<int>& undeclared = undeclared_writes(name);
+  const std::vector<int>& undeclared = undeclared_writes(name, torch::jit::last(stack, count));
   const bool ignores = ignores_contents(name);
 
   Pending pending{Node{.op = op, .keys = below}, {}};

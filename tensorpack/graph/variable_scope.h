@@ -49,6 +49,8 @@ struct VariableOptions {
   VariableRole role = VariableRole::kTrainable;
   c10::ScalarType dtype = c10::kFloat;
   std::optional<c10::Device> device = {};  ///< that of the current call when empty
+  /// Keeps a 4-d tensor in channels_last memory format, unless the graph has given that up.
+  bool channels_last = false;
 };
 
 /// The variable `name` in the current scope: made by the first call of the model function, found by

@@ -32,9 +32,9 @@ at::Tensor convolve(const char* layer, const at::Tensor& input, const Conv2DOpti
            "{} groups do not divide {} input channels and {} filters. Choose a divisor of both.",
            groups, channels, *options.filters);
 
-  const at::Tensor weight =
-      get_variable("W", {*options.filters, channels / groups, kernel.height, kernel.width},
-                   options.kernel_init.value_or(init::he_normal()));
+  const at::Tensor weight = get_variable(
+      "W", {*options.filters, channels / groups, kernel.height, kernel.width},
+      {.init = options.kernel_init.value_or(init::he_normal()), .channels_last = true});
   detail::add_regularization(options.kernel_regularizer, weight);
   at::Tensor bias;
   if (options.use_bias.value_or(true)) {

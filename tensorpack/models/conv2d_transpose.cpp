@@ -43,9 +43,9 @@ at::Tensor Conv2DTranspose(const std::string& name, const at::Tensor& input,
              where, "kernel {}x{} and strides {}x{} must be 1 or more.", kernel.height,
              kernel.width, strides.height, strides.width);
 
-    const at::Tensor weight =
-        get_variable("W", {input.size(1), *options.filters, kernel.height, kernel.width},
-                     options.kernel_init.value_or(init::he_normal()));
+    const at::Tensor weight = get_variable(
+        "W", {input.size(1), *options.filters, kernel.height, kernel.width},
+        {.init = options.kernel_init.value_or(init::he_normal()), .channels_last = true});
     detail::add_regularization(options.kernel_regularizer, weight);
     at::Tensor bias;
     if (options.use_bias.value_or(true)) {

@@ -8,7 +8,7 @@
 
 namespace tensorpack {
 
-Adagrad::Adagrad(AdagradOptions options) : options_(options) {
+Adagrad::Adagrad(AdagradOptions options) : options_(std::move(options)) {
   TP_CHECK(options_.lr >= 0 && options_.lr_decay >= 0 && options_.epsilon >= 0 &&
                options_.weight_decay >= 0 && options_.initial_accumulator >= 0,
            "Adagrad",
@@ -19,9 +19,9 @@ Adagrad::Adagrad(AdagradOptions options) : options_(options) {
 }
 
 void Adagrad::apply_gradients(const Gradients& gradients) {
-  at::Tensor lr = get_scalar_variable("learning_rate", options_.lr);
+  at::Tensor lr = get_scalar_variable(name_in(options_.scope, "learning_rate"), options_.lr);
   if (options_.lr_decay != 0) {
-    at::Tensor step = get_scalar_variable("Adagrad/step", 0, at::kDouble);
+    at::Tensor step = get_scalar_variable(name_in(options_.scope, "Adagrad/step"), 0, at::kDouble);
     lr = lr / (1 + step * options_.lr_decay);
     step.add_(1);
   }

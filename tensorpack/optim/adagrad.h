@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "tensorpack/optim/optimizer.h"
 
 namespace tensorpack {
@@ -12,6 +14,9 @@ struct AdagradOptions {
   double epsilon = 1e-10;
   double weight_decay = 0;
   double initial_accumulator = 0;
+  /// Put before the names of the optimizer's own variables (`<scope>/learning_rate`), to tell
+  /// several optimizers of a model apart.
+  std::string scope = {};
 };
 
 /// Adagrad: the numbers of torch::optim::Adagrad. The slot is `<variable>/Adagrad`, the step count

@@ -21,9 +21,9 @@ Adam::Adam(AdamOptions options, bool decoupled)
 }
 
 void Adam::apply_gradients(const Gradients& gradients) {
-  const at::Tensor lr = get_scalar_variable("learning_rate", options_.lr);
+  const at::Tensor lr = get_scalar_variable(name_in(options_.scope, "learning_rate"), options_.lr);
   // A double counts and exponentiates exactly enough for any number of steps.
-  at::Tensor step = get_scalar_variable(options_.name + "/step", 0, at::kDouble);
+  at::Tensor step = get_scalar_variable(name_in(options_.scope, "Adam/step"), 0, at::kDouble);
   step.add_(1);
   std::vector<at::Tensor> variables, m, v, values;
   for (const Gradient& gradient : gradients) {
@@ -46,7 +46,7 @@ AdamW::AdamW(AdamWOptions options)
             .beta2 = options.beta2,
             .epsilon = options.epsilon,
             .weight_decay = options.weight_decay,
-            .name = std::move(options.name)},
+            .scope = std::move(options.scope)},
            /*decoupled=*/true) {}
 
 }  // namespace tensorpack

@@ -14,8 +14,9 @@ struct AdamOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
-  /// Counts its steps in the variable `<name>/step`: a second Adam in a graph needs another name.
-  std::string name = "Adam";
+  /// Put before the names of the optimizer's own variables (`<scope>/learning_rate`), to tell
+  /// several optimizers of a model apart.
+  std::string scope = {};
 };
 
 /// Adam: the numbers of torch::optim::Adam. The slots are `<variable>/Adam_m` and
@@ -39,7 +40,7 @@ struct AdamWOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 1e-2;
-  std::string name = "Adam";
+  std::string scope = {};
 };
 
 /// Adam with weight decay that does not pass through the moments: the numbers of

@@ -8,7 +8,7 @@
 
 namespace tensorpack {
 
-LAMB::LAMB(LAMBOptions options) : options_(options) {
+LAMB::LAMB(LAMBOptions options) : options_(std::move(options)) {
   TP_CHECK(options_.lr >= 0 && options_.epsilon >= 0 && options_.weight_decay >= 0, "LAMB",
            "lr {}, epsilon {} and weight_decay {} must not be negative.", options_.lr,
            options_.epsilon, options_.weight_decay);
@@ -17,8 +17,8 @@ LAMB::LAMB(LAMBOptions options) : options_(options) {
 }
 
 void LAMB::apply_gradients(const Gradients& gradients) {
-  const at::Tensor lr = get_scalar_variable("learning_rate", options_.lr);
-  at::Tensor step = get_scalar_variable("LAMB/step", 0, at::kDouble);
+  const at::Tensor lr = get_scalar_variable(name_in(options_.scope, "learning_rate"), options_.lr);
+  at::Tensor step = get_scalar_variable(name_in(options_.scope, "LAMB/step"), 0, at::kDouble);
   step.add_(1);
   const at::Tensor correction1 = 1 - at::pow(options_.beta1, step);
   const at::Tensor correction2 = (1 - at::pow(options_.beta2, step)).sqrt();

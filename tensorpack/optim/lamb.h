@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "tensorpack/optim/optimizer.h"
 
 namespace tensorpack {
@@ -12,6 +14,9 @@ struct LAMBOptions {
   double beta2 = 0.999;
   double epsilon = 1e-6;
   double weight_decay = 0.01;
+  /// Put before the names of the optimizer's own variables (`<scope>/learning_rate`), to tell
+  /// several optimizers of a model apart.
+  std::string scope = {};
 };
 
 /// LAMB (You et al., 2020), for large batches: each variable's Adam step, weight decay included, is

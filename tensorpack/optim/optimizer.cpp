@@ -21,10 +21,12 @@ at::Tensor Optimizer::get_slot(const Variable& variable, const std::string& slot
   // The slot of a replica's variable is no more saved than the replica is.
   const VariableRole role = variable.is_saved() ? VariableRole::kGlobal : VariableRole::kLocal;
   return graph
-      .create_variable(
-          name, variable.tensor.sizes(),
-          {.init = std::move(init), .role = role, .dtype = variable.tensor.scalar_type()},
-          variable.tensor.device())
+      .create_variable(name, variable.tensor.sizes(),
+                       {.init = std::move(init),
+                        .role = role,
+                        .dtype = variable.tensor.scalar_type(),
+                        .channels_last = !variable.tensor.is_contiguous()},
+                       variable.tensor.device())
       .tensor;
 }
 

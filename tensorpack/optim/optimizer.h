@@ -37,10 +37,15 @@ class Optimizer {
   /// `init` is empty.
   static at::Tensor get_slot(const Variable& variable, const std::string& slot,
                              Initializer init = {});
+  /// `<scope>/<name>`, or `name` in no scope.
+  static std::string name_in(const std::string& scope, const std::string& name) {
+    return scope.empty() ? name : scope + "/" + name;
+  }
 };
 
 /// The derivatives of a scalar cost. Variables it does not depend on are left out, with one warning
-/// that names them; throws an Error when none is left.
+/// that names them; throws an Error when none is left. Several costs of one forward pass can be
+/// differentiated, before the first update.
 Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>& variables);
 
 /// compute_gradients() and apply_gradients().

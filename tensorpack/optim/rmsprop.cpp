@@ -8,7 +8,7 @@
 
 namespace tensorpack {
 
-RMSProp::RMSProp(RMSPropOptions options) : options_(options) {
+RMSProp::RMSProp(RMSPropOptions options) : options_(std::move(options)) {
   TP_CHECK(options_.lr >= 0 && options_.epsilon >= 0 && options_.momentum >= 0 &&
                options_.weight_decay >= 0,
            "RMSProp", "lr {}, epsilon {}, momentum {} and weight_decay {} must not be negative.",
@@ -18,7 +18,7 @@ RMSProp::RMSProp(RMSPropOptions options) : options_(options) {
 }
 
 void RMSProp::apply_gradients(const Gradients& gradients) {
-  const at::Tensor lr = get_scalar_variable("learning_rate", options_.lr);
+  const at::Tensor lr = get_scalar_variable(name_in(options_.scope, "learning_rate"), options_.lr);
   for (const Gradient& gradient : gradients) {
     const Variable& variable = *gradient.variable;
     at::Tensor value = gradient.value;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "tensorpack/optim/optimizer.h"
 
 namespace tensorpack {
@@ -13,6 +15,9 @@ struct RMSPropOptions {
   double momentum = 0;
   bool centered = false;  ///< divide by the standard deviation instead of the root mean square
   double weight_decay = 0;
+  /// Put before the names of the optimizer's own variables (`<scope>/learning_rate`), to tell
+  /// several optimizers of a model apart.
+  std::string scope = {};
 };
 
 /// RMSProp: the numbers of torch::optim::RMSprop. The slots are `<variable>/RMSProp`, and where

@@ -9,7 +9,7 @@
 
 namespace tensorpack {
 
-SGD::SGD(SGDOptions options) : options_(options) {
+SGD::SGD(SGDOptions options) : options_(std::move(options)) {
   TP_CHECK(options_.lr >= 0 && options_.momentum >= 0 && options_.weight_decay >= 0, "SGD",
            "lr {}, momentum {} and weight_decay {} must not be negative.", options_.lr,
            options_.momentum, options_.weight_decay);
@@ -18,7 +18,7 @@ SGD::SGD(SGDOptions options) : options_(options) {
 }
 
 void SGD::apply_gradients(const Gradients& gradients) {
-  const at::Tensor lr = get_scalar_variable("learning_rate", options_.lr);
+  const at::Tensor lr = get_scalar_variable(name_in(options_.scope, "learning_rate"), options_.lr);
   std::vector<at::Tensor> variables, velocities, values;
   for (const Gradient& gradient : gradients) {
     variables.push_back(gradient.variable->tensor);

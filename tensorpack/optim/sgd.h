@@ -11,6 +11,9 @@ struct SGDOptions {
   double momentum = 0;
   bool nesterov = false;
   double weight_decay = 0;
+  /// Put before the names of the optimizer's own variables (`<scope>/learning_rate`), to tell
+  /// several optimizers of a model apart.
+  std::string scope = {};
 };
 
 /// Stochastic gradient descent, with momentum if asked for: the numbers of torch::optim::SGD. The

@@ -28,7 +28,7 @@ AccumGradOptimizer::AccumGradOptimizer(Owned<Optimizer> optimizer, int64_t niter
 
 void AccumGradOptimizer::apply_gradients(const Gradients& gradients) {
   Graph& graph = CallScope::current_or_throw("AccumGradOptimizer").graph();
-  const std::string counter = options_.name + "/step";
+  const std::string counter = name_in(options_.scope, "AccumGrad/step");
   const bool is_first_call = graph.variables().find(counter) == nullptr;
   at::Tensor step = get_scalar_variable(counter, 0, at::kLong);
   step.add_(1);

@@ -15,8 +15,8 @@ struct AccumGradOptions {
   /// Divides the sum by the number of steps: k batches of B then equal one of k * B for a cost that
   /// is a mean. Without, the sum is applied, as Tensorpack does; divide the learning rate by k.
   bool average = false;
-  /// Counts its steps in the variable `<name>/step`: a second one in a graph needs another name.
-  std::string name = "AccumGrad";
+  /// Put before the name of its counter, `AccumGrad/step`, to tell several in a graph apart.
+  std::string scope = {};
 };
 
 /// Sums the gradients of `niter` steps and applies them at every niter-th; between, nothing the

@@ -21,6 +21,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 
 std::vector<std::string> names_of(const std::vector<TensorSpec>& specs) {
   std::vector<std::string> names;
+  names.reserve(specs.size());
   for (const TensorSpec& spec : specs) names.push_back(spec.name);
   return names;
 }

@@ -37,6 +37,7 @@ bool is_input(const Op& op, const std::string& name) {
 
 Session::Session(Graph& graph, SessionOptions options) : graph_(graph), options_(options) {
   install_caching_cpu_allocator();
+  graph.lock_layout();
   executor_ = make_executor(options.executor, graph, {.verify = options.verify});
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/error.h"
@@ -12,8 +13,13 @@
 namespace tensorpack {
 namespace {
 
-const std::string kAverage = "EMA/";
-const std::string kWeight = "EMA_weight/";  // how much of the average is data: 1 - decay^runs
+constexpr std::string_view kAverage = "EMA/";
+constexpr std::string_view kWeight =
+    "EMA_weight/";  // how much of the average is data: 1 - decay^runs
+
+std::string variable_name(std::string_view prefix, const std::string& summary) {
+  return std::string(prefix) + summary;
+}
 
 at::Tensor local_scalar(TowerContext& tower, const std::string& name) {
   Graph& graph = tower.graph();
@@ -48,8 +54,8 @@ void add_moving_summary(const std::string& name, const at::Tensor& scalar,
   tower.call().add_to_collection(Collection::kMovingSummaries, name, scalar);
 
   at::NoGradGuard no_grad;
-  at::Tensor weight = local_scalar(tower, kWeight + name);
-  at::Tensor average = local_scalar(tower, kAverage + name);
+  at::Tensor weight = local_scalar(tower, variable_name(kWeight, name));
+  at::Tensor average = local_scalar(tower, variable_name(kAverage, name));
   weight.mul_(options.decay).add_(1 - options.decay);
   average.lerp_(scalar.detach().to(average.options()), (1 - options.decay) / weight);
 }
@@ -68,7 +74,8 @@ std::vector<std::pair<std::string, double>> moving_summaries(const Graph& graph)
   for (const Variable& weight : graph.variables().all()) {
     if (!weight.name.starts_with(kWeight) || weight.tensor.item<double>() == 0) continue;
     const std::string name = weight.name.substr(kWeight.size());
-    values.emplace_back(name, graph.variables().find(kAverage + name)->tensor.item<double>());
+    const Variable* average = graph.variables().find(variable_name(kAverage, name));
+    values.emplace_back(name, average->tensor.item<double>());
   }
   return values;
 }

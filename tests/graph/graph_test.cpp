@@ -101,22 +101,58 @@ TEST(GraphTest, DefineWorksWhereGradientsAreSwitchedOff) {
                 }});
 }
 
-TEST(GraphTest, ChannelsLastChangesTheMemoryFormatOfWeightsAlone) {
-  Graph plain({.seed = 1});
-  Graph graph({.seed = 1, .channels_last = true});
-  at::Tensor expected, w;
-  {
-    CallScope call(plain);
-    expected = get_variable("W", {4, 3, 2, 2}, init::normal(1));
-  }
-  {
-    CallScope call(graph);
-    w = get_variable("W", {4, 3, 2, 2}, init::normal(1));
-    EXPECT_TRUE(get_variable("b", {4}).is_contiguous());
-  }
+TEST(GraphTest, ChannelsLastChangesTheMemoryFormatAlone) {
+  Graph plain({.seed = 1, .channels_last = false});
+  Graph graph({.seed = 1});
+  auto weight = [](Graph& where) {
+    CallScope call(where);
+    return get_variable("W", {4, 3, 2, 2}, {.init = init::normal(1), .channels_last = true});
+  };
+  const at::Tensor expected = weight(plain);
+  const at::Tensor w = weight(graph);
+  EXPECT_TRUE(expected.is_contiguous());
   EXPECT_TRUE(w.is_contiguous(at::MemoryFormat::ChannelsLast));
   EXPECT_TRUE(w.is_leaf());
   EXPECT_TRUE(at::equal(w, expected));
+}
+
+TEST(GraphTest, AModelThatNeedsContiguousTensorsGetsThem) {
+  Graph graph({.seed = 1});
+  at::Tensor first_value;
+  graph.define({.name = "step",
+                .inputs = {{"x", {2, 3, 5, 5}}},
+                .body = [&](const std::vector<at::Tensor>& in) -> NamedTensors {
+                  CallScope call(graph);
+                  const at::Tensor w = get_variable(
+                      "W", {4, 3, 2, 2}, {.init = init::normal(1), .channels_last = true});
+                  first_value = w.detach().clone();
+                  at::NoGradGuard no_grad;
+                  const at::Tensor y = at::conv2d(in[0], w).view({2, -1});
+                  at::Tensor(w).zero_();
+                  return {{"y", y}};
+                }});
+  const Variable& w = graph.variables().at("W");
+  EXPECT_TRUE(w.tensor.is_contiguous());
+  EXPECT_TRUE(w.tensor.requires_grad());
+  EXPECT_TRUE(at::equal(w.tensor, first_value));
+  EXPECT_GT(w.tensor.abs().sum().item<double>(), 0);
+}
+
+TEST(GraphTest, AProgramsVariablesStayWhereTheyAre) {
+  Graph graph;
+  graph.lock_layout();
+  EXPECT_THAT(
+      [&] {
+        graph.define(
+            {.name = "step",
+             .inputs = {{"x", {2, 3, 5, 5}}},
+             .body = [&](const std::vector<at::Tensor>& in) -> NamedTensors {
+               CallScope call(graph);
+               const at::Tensor w = get_variable("W", {4, 3, 2, 2}, {.channels_last = true});
+               return {{"y", at::conv2d(in[0], w).view({2, -1})}};
+             }});
+      },
+      testing::ThrowsMessage<Error>(testing::HasSubstr("view size is not compatible")));
 }
 
 TEST(GraphTest, TrialShapeIsUsed) {

@@ -242,13 +242,13 @@ TEST(OptimizerTest, TwoAdamsOfOneGraphCountApart) {
   Graph graph;
   TowerContext tower(graph);
   const at::Tensor w = get_variable("w", {3}, init::ones());
-  Adam first, second({.name = "second_adam"});
+  Adam first, second({.scope = "second"});
   const Gradients gradients = compute_gradients(w.sum(), graph.variables().trainable());
   at::NoGradGuard no_grad;
   first.apply_gradients(gradients);
   second.apply_gradients(gradients);
   EXPECT_EQ(graph.variables().at("Adam/step").tensor.item<double>(), 1);
-  EXPECT_EQ(graph.variables().at("second_adam/step").tensor.item<double>(), 1);
+  EXPECT_EQ(graph.variables().at("second/Adam/step").tensor.item<double>(), 1);
 }
 
 TEST(MinimizeTest, OddCostsAreErrors) {

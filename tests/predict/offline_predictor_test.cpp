@@ -6,6 +6,7 @@
 
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/models/batch_norm.h"
 #include "tensorpack/models/dropout.h"
 #include "tensorpack/utils/error.h"
 
@@ -47,6 +48,20 @@ TEST(OfflinePredictorTest, InputsThatOutputsDoNotNeedMayBeLeftOut) {
   for (int64_t batch : {1, 2, 7}) {
     EXPECT_TRUE(at::equal(predict(at::ones({batch}))[0], at::full({batch}, 3.0F)));
   }
+}
+
+TEST(OfflinePredictorTest, BatchNormOfAnotherInputIsNoReasonToNeedIt) {
+  const OfflinePredictor predict({
+      .inputs = {{"x", {-1}}, {"image", {-1, 3, 8, 8}}},
+      .tower_func =
+          [](const at::Tensor& x, const at::Tensor& image) {
+            named("twice", 2 * x);
+            named("normal", BatchNorm("bn", image));
+          },
+      .input_names = {"x"},
+      .output_names = {"twice"},
+  });
+  EXPECT_TRUE(at::equal(predict(at::ones({3}))[0], at::full({3}, 2.0F)));
 }
 
 TEST(OfflinePredictorTest, InputsThatOutputsNeedMayNot) {

@@ -6,6 +6,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gmock/gmock.h>
 
+#include "tensorpack/graph/recorder.h"
 #include "tensorpack/session/session.h"
 
 namespace tensorpack {
@@ -60,6 +61,22 @@ TEST_P(ZooTest, ReplayEqualsEagerBitwise) {
     EXPECT_TRUE(at::equal(value, replay.variables.at(name))) << name;
     EXPECT_FALSE(at::isnan(value).any().item<bool>()) << name;
   }
+}
+
+// Batch norm in training mode, the workspaces of recurrent layers, our own update kernels: whatever
+// writes to memory must be known to, or every pass over the trace would be wrong.
+TEST_P(ZooTest, NoOperatorWritesUnannounced) {
+  const Case& c = GetParam();
+  Graph graph({.seed = 1});
+  const Op op = define_training(graph, *c.model, c.optimizer);
+  RecordOptions options{.inputs = c.model->make_batch(0), .check_undeclared_writes = true};
+  for (const TensorSpec& spec : c.model->inputs) options.input_names.push_back(spec.name);
+  for (const Variable& variable : graph.variables().all()) {
+    options.variables.emplace_back(variable.name, variable.tensor);
+  }
+  options.function = [&] { return op.state().body(options.inputs); };
+  EXPECT_THAT(record(options).remarks,
+              testing::Not(testing::Contains(testing::HasSubstr("undeclared"))));
 }
 
 std::vector<Case> all_cases() {

@@ -107,6 +107,43 @@ TEST(TowerTrainerTest, TowerIsSetUpOnceAndFirst) {
   EXPECT_EQ(trainer.tower_func().arity(), 2);
 }
 
+// A trainer of one's own, open for wrong use.
+class OpenTowerTrainer final : public TowerTrainer {
+ public:
+  using TowerTrainer::define;
+  using TowerTrainer::setup_tower;
+  using TowerTrainer::tensor;
+  using TowerTrainer::trainable;
+};
+
+TEST(TowerTrainerTest, OpsOfOnesOwnAreDefinedAfterTheTower) {
+  OpenTowerTrainer trainer;
+  EXPECT_THAT([&] { trainer.define("d_op", [] {}); },
+              ThrowsMessage<Error>(HasSubstr("op 'd_op' is defined before the tower.")));
+}
+
+TEST(TowerTrainerTest, UnknownTensorsAndVariablesAreToldWithTheNearestName) {
+  OpenTowerTrainer trainer;
+  trainer.setup_tower(linear_inputs(), FeedInput(linear_data()), linear_cost);
+  EXPECT_THAT([&] { trainer.define("a", [&] { trainer.tensor("coast"); }); },
+              ThrowsMessage<Error>(HasSubstr("Did you mean 'cost'?")));
+  EXPECT_THAT([&] { trainer.define("b", [&] { trainer.trainable("^gen/"); }); },
+              ThrowsMessage<Error>(HasSubstr("no trainable variable matches '^gen/'.")));
+}
+
+TEST(TowerTrainerTest, EachOpTakesABatchOfItsOwn) {
+  OpenTowerTrainer trainer;
+  trainer.setup_tower(linear_inputs(), FeedInput(linear_data()), linear_cost);
+  const Op a = trainer.define("a", [] {});
+  const Op b = trainer.define("b", [] {});
+  trainer.setup_callbacks({}, {});
+  trainer.initialize({}, {});
+  const at::Tensor first = trainer.sess().run(a, {"x"})[0];
+  const at::Tensor second = trainer.sess().run(b, {"x"})[0];
+  EXPECT_EQ(first[0].item<double>(), -1);
+  EXPECT_EQ(second[0].item<double>(), -0.5);
+}
+
 TEST(NoOpTrainerTest, RunsHooksAndCountersButNoUpdate) {
   NoOpTrainer trainer;
   setup(trainer);

@@ -21,6 +21,7 @@ using testing::ThrowsMessage;
 class OpenTrainer final : public Trainer {
  public:
   OpenTrainer() { set_train_op(Op::nothing()); }
+  using Trainer::callbacks;
   using Trainer::initialize_hooks;
 };
 
@@ -100,6 +101,21 @@ TEST(TrainerTest, RegisteredCallbacksComeBeforeThoseOfTrain) {
                                 "extra before_train 0/-1/0",  //
                                 "registered after_train 0/-1/0", "user after_train 0/-1/0",
                                 "extra after_train 0/-1/0"));
+}
+
+TEST(TrainerTest, MonitorsComeAfterAllCallbacks) {
+  OpenTrainer trainer;
+  trainer.register_callback(EventRecorder(make_event_log()));
+  trainer.train_with_defaults({
+      .callbacks = {ActAt("trigger_epoch", 0, [] {})},
+      .monitors = OwnedList<MonitorBase>(),
+      .steps_per_epoch = 1,
+      .max_epoch = 0,
+  });
+  std::vector<std::string> names;
+  for (const Callback& callback : trainer.callbacks().all()) names.push_back(callback.name());
+  EXPECT_THAT(names, ElementsAre("EventRecorder", "MaintainStepCounter", "ActAt", "ProgressBar",
+                                 "MergeAllSummaries", "RunMonitors"));
 }
 
 // Keeps the scalars of every epoch.

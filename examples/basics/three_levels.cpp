@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// One task, fitting y = 2 x + 1, at every level of the library: from a config that needs no loop to
+// a loop that needs no trainer. docs/tutorial/training-interface.md explains them.
+#include <fmt/format.h>
+
+#include "tensorpack/tensorpack.h"
+
+using namespace tensorpack;  // NOLINT: an example
+
+namespace {
+
+std::vector<TensorSpec> inputs() { return {{"x", {-1}}, {"y", {-1}}}; }
+
+Tensor cost(const Tensor& x, const Tensor& y) {
+  const Tensor prediction = get_variable("w", {}) * x + get_variable("b", {});
+  const Tensor cost = named("cost", (prediction - y).square().mean());
+  add_moving_summary(cost);
+  return cost;
+}
+
+DataPoint with_label(const DataPoint& p) { return {p[0], 2 * p[0] + 1}; }
+
+DataFlowPtr data() { return FakeData({{.low = -1}}, {.size = 512}) | map(with_label) | batch(32); }
+
+// A model and a config.
+void high() {
+  launch_train_with_config(
+      {
+          .model = {.inputs = inputs(), .build_graph = cost, .optimizer = SGD({.lr = 0.1})},
+          .dataflow = data(),
+          .max_epoch = 10,
+      },
+      SimpleTrainer());
+}
+
+// The trainer builds the graph; you run it.
+void middle() {
+  SimpleTrainer trainer;
+  trainer.setup_graph(inputs(), QueueInput(data()), cost, SGD({.lr = 0.1}));
+  trainer.train_with_defaults({.steps_per_epoch = 16, .max_epoch = 10});
+}
+
+// You build the graph, before the trainer exists; the trainer only runs it.
+void low() {
+  auto graph = std::make_shared<Graph>();
+  SGD optimizer({.lr = 0.1});
+  const DataFlowPtr flow = data() | repeat();
+  const Op step = graph->define({
+      .name = "step",
+      .inputs = inputs(),
+      .body =
+          [&](const std::vector<Tensor>& batch) {
+            TowerContext tower(*graph);
+            const Tensor total = cost(batch[0], batch[1]);
+            minimize(optimizer, total, graph->variables().trainable());
+            return tower.call().named_tensors();
+          },
+      .feeder = [&] { return *flow->next(); },
+  });
+  Trainer trainer(graph);
+  trainer.set_train_op(step);
+  trainer.train_with_defaults({.steps_per_epoch = 16, .max_epoch = 10});
+}
+
+// No graph and no trainer: the tower function is a function.
+void none() {
+  Graph graph;
+  SGD optimizer({.lr = 0.1});
+  const DataFlowPtr flow = data() | repeat(10);
+  Tensor last;
+  for (const DataPoint& batch : datapoints(*flow)) {
+    TowerContext tower(graph);
+    last = cost(batch[0], batch[1]);
+    minimize(optimizer, last, graph.variables().trainable());
+  }
+  fmt::print("cost: {:.5g}\n", last.item<double>());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string level = argc == 2 ? argv[1] : "";
+  const std::map<std::string, void (*)()> levels = {
+      {"high", high}, {"middle", middle}, {"low", low}, {"none", none}};
+  if (!levels.contains(level)) {
+    fmt::print(stderr, "usage: three_levels high|middle|low|none\n");
+    return 2;
+  }
+  return run_main(levels.at(level));
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every example learns something within seconds.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tensorpack/monitors/json_writer.h"
+#include "tensorpack/utils/fs.h"
+#include "tests/support/child_process.h"
+
+namespace tensorpack {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ExamplesTest : public testing::Test {
+ protected:
+  // Two threads that wait for each other on a busy machine take longer than one.
+  ExamplesTest() { setenv("OMP_NUM_THREADS", "1", /*overwrite=*/0); }
+
+  // Runs an example to its end and returns its output.
+  std::string run(const std::string& name, std::vector<std::string> flags) {
+    const std::string program = TENSORPACK_EXAMPLES "/" + name;
+    if (!fs::exists(program)) {
+      skipped_ = true;
+      return "";
+    }
+    flags.insert(flags.begin(), program);
+    ChildProcess child(std::move(flags));
+    EXPECT_EQ(child.wait(), 0) << child.output();
+    return child.output();
+  }
+
+  // What the run reported under a name, in order.
+  std::vector<double> history(const std::string& name) const {
+    std::vector<double> values;
+    const auto list = JSONWriter::load_existing_json(dir_.path() / "log");
+    for (const auto& object : list.value_or(nlohmann::json::array())) {
+      if (object.contains(name)) values.push_back(object[name].get<double>());
+    }
+    EXPECT_FALSE(values.empty()) << name;
+    return values.empty() ? std::vector<double>{0} : values;
+  }
+
+  TempDir dir_;
+  std::string logdir_ = dir_ / "log";
+  bool skipped_ = false;
+};
+
+TEST_F(ExamplesTest, EveryLevelOfUseFitsTheLine) {
+  for (const char* level : {"high", "middle", "low", "none"}) {
+    const std::string output = run("three_levels", {level});
+    if (skipped_) GTEST_SKIP() << "the examples are not built";
+    const size_t last = output.rfind("cost: ");
+    ASSERT_NE(last, std::string::npos) << level << output;
+    EXPECT_LT(std::stod(output.substr(last + 6)), 1e-3) << level;
+  }
+}
+
+TEST_F(ExamplesTest, TwoOptimizersLearnToClassify) {
+  run("two_optimizers", {"--epochs", "2", "--steps", "150", "--logdir", logdir_});
+  if (skipped_) GTEST_SKIP() << "the examples are not built";
+  EXPECT_GT(history("validation_accuracy").back(), 0.75);
+  EXPECT_LT(history("cost").back(), history("cost").front());
+}
+
+TEST_F(ExamplesTest, EvolutionLearnsToBalance) {
+  run("evolution", {"--epochs", "6", "--logdir", logdir_});
+  if (skipped_) GTEST_SKIP() << "the examples are not built";
+  EXPECT_LT(history("score").front(), 20) << "before training";
+  EXPECT_GT(history("score").back(), 300);
+}
+
+TEST_F(ExamplesTest, DQNLearnsToBalance) {
+  run("dqn", {"--epochs", "30", "--logdir", logdir_});
+  if (skipped_) GTEST_SKIP() << "the examples are not built";
+  EXPECT_LT(history("score").front(), 60) << "random play";
+  EXPECT_GT(history("score").back(), 100);
+}
+
+class GANTest : public ExamplesTest, public testing::WithParamInterface<const char*> {};
+
+TEST_P(GANTest, SamplesComeNearerToTheData) {
+  run("dcgan", {"--trainer", GetParam(), "--epochs", "3", "--steps", "100", "--batch", "32",
+                "--logdir", logdir_});
+  if (skipped_) GTEST_SKIP() << "the examples are not built";
+  const std::vector<double> gap = history("mean_image_gap");
+  ASSERT_EQ(gap.size(), 4);
+  EXPECT_LT(gap.back(), 0.85 * gap.front());
+  std::ifstream picture(dir_ / "log" / "samples-003.png", std::ios::binary);
+  std::string signature(8, '\0');
+  picture.read(signature.data(), 8);
+  EXPECT_EQ(signature, "\x89PNG\r\n\x1a\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(Family, GANTest, testing::Values("joint", "separate", "wgan"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace tensorpack
