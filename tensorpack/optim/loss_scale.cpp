@@ -13,7 +13,7 @@
 namespace tensorpack {
 
 LossScaleOptimizer::LossScaleOptimizer(Owned<Optimizer> optimizer, LossScaleOptions options)
-    : optimizer_(std::move(optimizer)), options_(options) {
+    : optimizer_(std::move(optimizer)), options_(std::move(options)) {
   TP_CHECK(static_cast<bool>(optimizer_), "LossScaleOptimizer", "there is no optimizer. Pass one.");
   TP_CHECK(options_.first > 0 && options_.growth >= 1 && options_.backoff > 0 &&
                options_.backoff < 1 && options_.growth_interval > 0,
@@ -24,7 +24,7 @@ LossScaleOptimizer::LossScaleOptimizer(Owned<Optimizer> optimizer, LossScaleOpti
 }
 
 at::Tensor LossScaleOptimizer::scale() const {
-  return get_scalar_variable("loss_scale", options_.first);
+  return get_scalar_variable(name_in(options_.scope, "loss_scale"), options_.first);
 }
 
 at::Tensor LossScaleOptimizer::scale_cost(const at::Tensor& cost) {
@@ -37,8 +37,9 @@ void LossScaleOptimizer::apply_gradients(const Gradients& gradients) {
            "the cost was not scaled. Use minimize(), and put no other optimizer around this one.");
   Graph& graph = CallScope::current_or_throw("LossScaleOptimizer").graph();
   at::Tensor scale = this->scale();
-  const bool is_first_call = graph.variables().find("loss_scale/good_steps") == nullptr;
-  at::Tensor good_steps = get_scalar_variable("loss_scale/good_steps", 0, at::kLong);
+  const std::string counter = name_in(options_.scope, "loss_scale/good_steps");
+  const bool is_first_call = graph.variables().find(counter) == nullptr;
+  at::Tensor good_steps = get_scalar_variable(counter, 0, at::kLong);
 
   Gradients unscaled;
   std::vector<at::Tensor> finite;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "tensorpack/optim/optimizer.h"
 #include "tensorpack/utils/owned_list.h"
 
@@ -11,6 +13,8 @@ struct LossScaleOptions {
   double growth = 2;               ///< factor after `growth_interval` good steps
   double backoff = 0.5;            ///< factor after a step whose gradients overflowed
   int64_t growth_interval = 2000;  ///< counted in the variable `loss_scale/good_steps`
+  /// Put before the names of the optimizer's own variables, to tell several in a graph apart.
+  std::string scope = {};
 };
 
 /// Multiplies the cost by a factor, so that small gradients survive float16, and divides the

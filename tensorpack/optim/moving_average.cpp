@@ -19,7 +19,8 @@ at::Tensor average_of(Graph& graph, const Variable& variable) {
       .create_variable(name, variable.tensor.sizes(),
                        {.init = init::from(variable.tensor.detach().cpu()),
                         .role = variable.is_saved() ? VariableRole::kModel : VariableRole::kLocal,
-                        .dtype = variable.tensor.scalar_type()},
+                        .dtype = variable.tensor.scalar_type(),
+                        .channels_last = !variable.tensor.is_contiguous()},
                        variable.tensor.device())
       .tensor;
 }
@@ -28,7 +29,7 @@ at::Tensor average_of(Graph& graph, const Variable& variable) {
 
 MovingAverageOptimizer::MovingAverageOptimizer(Owned<Optimizer> optimizer,
                                                MovingAverageOptions options)
-    : optimizer_(std::move(optimizer)), options_(options) {
+    : optimizer_(std::move(optimizer)), options_(std::move(options)) {
   TP_CHECK(static_cast<bool>(optimizer_), "MovingAverageOptimizer",
            "there is no optimizer. Pass one.");
   TP_CHECK(options_.decay >= 0 && options_.decay < 1, "MovingAverageOptimizer",
@@ -38,7 +39,8 @@ MovingAverageOptimizer::MovingAverageOptimizer(Owned<Optimizer> optimizer,
 void MovingAverageOptimizer::apply_gradients(const Gradients& gradients) {
   optimizer_->apply_gradients(gradients);
   Graph& graph = CallScope::current_or_throw("MovingAverageOptimizer").graph();
-  at::Tensor step = get_scalar_variable("MovingAverage/step", 0, at::kDouble);
+  at::Tensor step =
+      get_scalar_variable(name_in(options_.scope, "MovingAverage/step"), 0, at::kDouble);
   step.add_(1);
   // 1 / step while that is more: the plain mean so far.
   const at::Tensor take = step.reciprocal().clamp_min(1 - options_.decay);

@@ -8,6 +8,8 @@
 //   auto averaged = use_moving_averages();
 #pragma once
 
+#include <string>
+
 #include "tensorpack/graph/variable_getter.h"
 #include "tensorpack/optim/optimizer.h"
 #include "tensorpack/utils/owned_list.h"
@@ -16,6 +18,8 @@ namespace tensorpack {
 
 struct MovingAverageOptions {
   double decay = 0.999;  ///< share of the old average that is kept
+  /// Put before the name of its counter, `MovingAverage/step`, to tell several in a graph apart.
+  std::string scope = {};
 };
 
 /// Keeps an exponential moving average of every variable it updates, in `<variable>/MovingAverage`,

@@ -24,11 +24,14 @@ bool is_training_only(const std::string& name) {
       "/Momentum", "/Adam_m", "/Adam_v", "/LAMB_m", "/LAMB_v", "/RMSProp", "/RMSProp_mean",
       "/RMSProp_momentum", "/Adagrad", "/AccumGrad", "/MovingAverage",
       // Step counts.
-      "Adam/step", "Adagrad/step", "LAMB/step", "AccumGrad/step", "MovingAverage/step"};
+      "Adam/step", "Adagrad/step", "LAMB/step", "AccumGrad/step", "MovingAverage/step",
+      "loss_scale/good_steps",
+      // Of an optimizer with a scope.
+      "/learning_rate", "/loss_scale"};
   for (const std::string& suffix : suffixes) {
     if (name.ends_with(suffix)) return true;
   }
-  return name == "global_step" || name == "learning_rate" || name.starts_with("loss_scale") ||
+  return name == "global_step" || name == "learning_rate" || name == "loss_scale" ||
          name.starts_with("EMA/");
 }
 

@@ -4,6 +4,8 @@
 
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/optim/adam.h"
+#include "tensorpack/optim/loss_scale.h"
+#include "tensorpack/optim/moving_average.h"
 #include "tensorpack/optim/sgd.h"
 #include "tensorpack/tower/tower_context.h"
 
@@ -22,6 +24,16 @@ TEST(SeveralOptimizersTest, ScopeKeepsTheirVariablesApart) {
   EXPECT_EQ(graph.variables().at("gen/Adam/step").tensor.item<double>(), 1);
   EXPECT_FLOAT_EQ(graph.variables().at("discrim/learning_rate").tensor.item<float>(), 0.2F);
   EXPECT_EQ(graph.variables().find("learning_rate"), nullptr);
+}
+
+TEST(SeveralOptimizersTest, ScopeKeepsTheCountersOfWrappersApart) {
+  Graph graph;
+  TowerContext tower(graph);
+  get_variable("w", {});
+  LossScaleOptimizer optimizer(MovingAverageOptimizer(SGD(), {.scope = "gen"}), {.scope = "gen"});
+  minimize(optimizer, graph.variables().at("w").tensor * 2, graph.variables().trainable());
+  EXPECT_EQ(graph.variables().at("gen/loss_scale/good_steps").tensor.item<int64_t>(), 1);
+  EXPECT_EQ(graph.variables().at("gen/MovingAverage/step").tensor.item<double>(), 1);
 }
 
 }  // namespace
