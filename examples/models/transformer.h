@@ -14,8 +14,9 @@ struct TransformerOptions {
   double dropout = 0.1;
 };
 
-/// A language model in the form of GPT-2, which has 124,439,808 parameters in its smallest size:
-/// the next word's logits [N, T, vocabulary] for each of [N, T] words, T no more than the context.
+/// A Transformer over words in the form of GPT-2, which has 124,439,808 parameters in its smallest
+/// size: the next word's logits [N, T, vocabulary] for each of [N, T] words, T no more than the
+/// context.
 inline Tensor transformer(const Tensor& words, const TransformerOptions& options = {}) {
   const int64_t width = options.features;
   auto linear = [](const std::string& name, const Tensor& x, int64_t units) {
