@@ -117,4 +117,8 @@ Owned<SessionInit> smart_init(const std::filesystem::path& path, RestoreOptions 
   return SaverRestore(path, std::move(options));
 }
 
+Owned<SessionInit> smart_init(NamedTensors values, RestoreOptions options) {
+  return DictRestore(std::move(values), std::move(options));
+}
+
 }  // namespace tensorpack

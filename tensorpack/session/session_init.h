@@ -64,5 +64,7 @@ class ChainInit final : public SessionInit {
 
 /// Nothing for an empty path, else SaverRestore. Throws an Error when the path leads nowhere.
 Owned<SessionInit> smart_init(const std::filesystem::path& path, RestoreOptions options = {});
+/// DictRestore.
+Owned<SessionInit> smart_init(NamedTensors values, RestoreOptions options = {});
 
 }  // namespace tensorpack

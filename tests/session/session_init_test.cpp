@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/session/session_init.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include "tensorpack/checkpoint/checkpoint.h"
+#include "tensorpack/graph/call_scope.h"
+#include "tensorpack/utils/fs.h"
+#include "tests/support/capture.h"
+#include "tests/support/throws.h"
+
+namespace tensorpack {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class SessionInitTest : public testing::Test {
+ protected:
+  SessionInitTest() {
+    CallScope call(graph_);
+    get_variable("W", {2, 3}, init::ones());
+    get_variable("W/Momentum", {2, 3}, {.role = VariableRole::kGlobal});
+    get_variable("mean", {3}, {.role = VariableRole::kModel});
+    get_variable("cache", {3}, {.role = VariableRole::kLocal});
+  }
+  at::Tensor value(const std::string& name) { return graph_.variables().at(name).tensor; }
+
+  Graph graph_;
+};
+
+TEST_F(SessionInitTest, ADictionarySetsVariablesByName) {
+  const NamedTensors values{{"W", at::full({2, 3}, 7.F)}, {"mean", at::full({3}, 2.F)}};
+  const std::string log = stdout_of([&] { DictRestore(values).init(graph_); });
+  EXPECT_TRUE(at::equal(value("W"), at::full({2, 3}, 7.F)));
+  EXPECT_TRUE(at::equal(value("mean"), at::full({3}, 2.F)));
+  EXPECT_THAT(log, Not(HasSubstr("WRN")));  // the slot and the local variable are not missed
+}
+
+TEST_F(SessionInitTest, TwoWarningsListWhatOnlyOneSideHas) {
+  const NamedTensors values{{"W", at::zeros({2, 3})}, {"V", at::zeros({1})}, {"V/Momentum", {}}};
+  const std::string log = stdout_of([&] { DictRestore(values).init(graph_); });
+  EXPECT_THAT(log, AllOf(HasSubstr("1 variables of the graph are not in what is restored"),
+                         HasSubstr("keep their values: mean."),
+                         HasSubstr("1 restored values belong to no variable"),
+                         HasSubstr("not used: V."), Not(HasSubstr("Momentum"))));
+}
+
+TEST_F(SessionInitTest, IgnoredNamesStayAsTheyAre) {
+  DictRestore({{"W", at::zeros({2, 3})}, {"mean", at::ones({3})}}, {.ignore = {"W"}}).init(graph_);
+  EXPECT_TRUE(at::equal(value("W"), at::ones({2, 3})));
+  EXPECT_TRUE(at::equal(value("mean"), at::ones({3})));
+}
+
+TEST_F(SessionInitTest, AMisfitIsAnErrorUnlessRelaxed) {
+  EXPECT_ERROR(DictRestore({{"W", at::zeros({6})}}).init(graph_),
+               "'W' is Float [2, 3] and the stored value Float [6]");
+  EXPECT_ERROR(DictRestore({{"W", at::zeros({2, 3}, at::kDouble)}}).init(graph_), "Double [2, 3]");
+
+  const NamedTensors values{{"W", at::arange(6, at::kDouble)}, {"mean", at::ones({4})}};
+  const std::string log = stdout_of([&] { DictRestore(values, {.relaxed = true}).init(graph_); });
+  EXPECT_TRUE(at::equal(value("W"), at::arange(6, at::kFloat).reshape({2, 3})));
+  EXPECT_TRUE(at::equal(value("mean"), at::zeros({3})));
+  EXPECT_THAT(log,
+              AllOf(HasSubstr("Restored with a change: 'W'"), HasSubstr("Not restored: 'mean'")));
+}
+
+TEST_F(SessionInitTest, ACheckpointBringsTheStepToo) {
+  const TempDir dir;
+  save_checkpoint(dir / "model-5.safetensors",
+                  {.variables = {{"W", at::full({2, 3}, 4.F)},
+                                 {"mean", at::zeros({3})},
+                                 {"global_step", at::full({}, 5, at::kLong)}},
+                   .global_step = 5});
+  SaverRestore(dir / "model-5.safetensors").init(graph_);
+  EXPECT_TRUE(at::equal(value("W"), at::full({2, 3}, 4.F)));
+  EXPECT_EQ(graph_.global_step().tensor.item<int64_t>(), 5);
+}
+
+TEST_F(SessionInitTest, LaterOnesOfAChainWin) {
+  ChainInit({DictRestore({{"W", at::zeros({2, 3})}, {"mean", at::ones({3})}}),
+             DictRestore({{"W", at::full({2, 3}, 9.F)}})})
+      .init(graph_);
+  EXPECT_TRUE(at::equal(value("W"), at::full({2, 3}, 9.F)));
+  EXPECT_TRUE(at::equal(value("mean"), at::ones({3})));
+}
+
+TEST_F(SessionInitTest, SmartInitTakesNothingAPathOrADictionary) {
+  EXPECT_FALSE(static_cast<bool>(smart_init("")));
+  const TempDir dir;
+  EXPECT_ERROR(smart_init(dir / "model-1.safetensors")->init(graph_), "model-1");
+  smart_init(NamedTensors{{"mean", at::ones({3})}})->init(graph_);
+  EXPECT_TRUE(at::equal(value("mean"), at::ones({3})));
+}
+
+}  // namespace
+}  // namespace tensorpack
