@@ -27,6 +27,7 @@
 #include "tensorpack/dataflow/shuffle.h"
 #include "tensorpack/dataflow/take.h"
 #include "tensorpack/graph/call_scope.h"
+#include "tensorpack/graph/dump.h"
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/input_source/feed_input.h"

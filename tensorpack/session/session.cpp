@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "tensorpack/graph/state_guard.h"
 #include "tensorpack/session/cpu_allocator.h"
+#include "tensorpack/session/verify.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/string.h"
 
@@ -131,6 +133,17 @@ std::vector<at::Tensor> Session::bind_inputs(const Op& op, const Feeds& feeds) c
     }
   }
   return inputs;
+}
+
+Trace Session::trace(const Op& op) {
+  TP_CHECK(op && op.state().kind == Op::State::Kind::kProgram, "trace",
+           "'{}' is not a recorded function. Pass an op made by define().", op.name());
+  std::vector<at::Tensor> inputs;
+  for (const TensorSpec& spec : op.inputs()) {
+    inputs.push_back(spec.trial_value(graph_.options().device));
+  }
+  StateGuard guard(graph_);
+  return record_op(graph_, op, inputs).recording.trace;
 }
 
 void Session::check_fetch(const Op& op, const std::string& fetch, const std::string& where) const {

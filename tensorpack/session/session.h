@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tensorpack/graph/graph.h"
+#include "tensorpack/graph/trace.h"
 #include "tensorpack/session/executor.h"
 #include "tensorpack/tower/tower_handle.h"
 
@@ -43,6 +44,10 @@ class Session {
 
   /// The value of one tensor of a tower.
   at::Tensor run(const TensorRef& tensor, const Feeds& feeds = {});
+
+  /// The operators that a run of a program op executes, recorded on zeros of the trial shapes; see
+  /// graph/dump.h for ways to look at them. Changes nothing.
+  Trace trace(const Op& op);
 
   /// Throws an Error with the nearest names, said to come from `where`, unless `op` can give
   /// `fetch`.

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tensorpack/graph/dump.h"
 #include "tests/session/models.h"
 #include "tests/support/throws.h"
 
@@ -182,6 +183,25 @@ TEST_P(SessionTest, BatchNormStatisticsAdvanceOncePerRun) {
   Session session(graph, options());
   session.run(op, {}, {{"x", at::eye(3) * 3}});
   EXPECT_TRUE(at::allclose(graph.variables().at("mean").tensor, at::full({3}, 0.5)));
+}
+
+TEST(SessionTraceTest, ShowsWhatAnOpRunsAndChangesNothing) {
+  Graph graph;
+  const Op op = graph.define({.name = "step",
+                              .inputs = {{"x", {-1, 3}}},
+                              .body = [&](const std::vector<at::Tensor>& in) -> NamedTensors {
+                                CallScope call(graph);
+                                const at::Tensor w = get_variable("W", {3}, init::ones());
+                                at::NoGradGuard no_grad;
+                                w.mul_(2);
+                                return {{"y", in[0] * w}};
+                              }});
+  Session session(graph);
+  EXPECT_THAT(dump_text(session.trace(op)),
+              testing::AllOf(testing::HasSubstr("aten::mul_"), testing::HasSubstr("$W"),
+                             testing::HasSubstr("output y")));
+  EXPECT_TRUE(at::equal(graph.variables().at("W").tensor, at::ones({3})));
+  EXPECT_ERROR(session.trace(Op::nothing()), "is not a recorded function");
 }
 
 }  // namespace
