@@ -19,7 +19,7 @@ class ResNet18 {
         .body = [this, mixed](const std::vector<Tensor>& in) -> NamedTensors {
           TowerContext tower(graph_);
           const Tensor logits = [&] {
-            const MixedPrecision precision(mixed);
+            const MixedPrecision precision(mixed ? Precision::kBFloat16 : Precision::kFloat32);
             return examples::resnet18(in[0], 10);
           }();
           const Tensor cost = torch::cross_entropy_loss(logits.to(torch::kFloat), in[1]);

@@ -51,7 +51,7 @@ class Silence {
 class Busy final : public Callback {
  public:
   RunArgs before_run(RunContext&) override { return {}; }
-  void after_run(RunContext&, const std::vector<at::Tensor>&) override { ++calls_; }
+  void after_run(RunContext&, const FetchedValues&) override { ++calls_; }
   void trigger_step() override { calls_ += local_step(); }
 
  private:

@@ -43,7 +43,7 @@ RunArgs ProgressBar::before_run(RunContext& context) {
   return {.fetches = shown_};
 }
 
-void ProgressBar::after_run(RunContext&, const std::vector<at::Tensor>& values) {
+void ProgressBar::after_run(RunContext&, const FetchedValues& values) {
   if (values.empty()) return;
   std::vector<std::string> texts;
   for (size_t i = 0; i < values.size(); ++i) {

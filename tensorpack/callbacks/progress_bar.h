@@ -25,7 +25,7 @@ class ProgressBar final : public Callback {
   void before_train() override;
   void before_epoch() override;
   RunArgs before_run(RunContext& context) override;
-  void after_run(RunContext& context, const std::vector<at::Tensor>& values) override;
+  void after_run(RunContext& context, const FetchedValues& values) override;
   void trigger_step() override;
   void after_epoch() override { meter_.reset(); }
   void after_train() override { meter_.reset(); }

@@ -23,7 +23,7 @@ void RunOp::before_train() {
   if (options_.run_before) trainer().sess().run(op_);
 }
 
-void RunOp::after_run(RunContext&, const std::vector<at::Tensor>&) {
+void RunOp::after_run(RunContext&, const FetchedValues&) {
   if (options_.run_step) trainer().sess().run(op_);
 }
 

@@ -22,7 +22,7 @@ class RunOp final : public Callback {
 
   void setup_graph() override;
   void before_train() override;
-  void after_run(RunContext& context, const std::vector<at::Tensor>& values) override;
+  void after_run(RunContext& context, const FetchedValues& values) override;
   void trigger() override;
 
  private:

@@ -12,7 +12,7 @@ class MaintainStepCounter final : public Callback {
   MaintainStepCounter() { set_chief_only(false); }
 
   void before_train() override;
-  void after_run(RunContext&, const std::vector<at::Tensor>&) override {
+  void after_run(RunContext&, const FetchedValues&) override {
     trainer().set_global_step(++*counter_);
   }
 

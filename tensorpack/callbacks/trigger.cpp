@@ -53,7 +53,7 @@ RunArgs EnableCallbackIf::before_run(RunContext& context) {
   return in_run_ ? ProxyCallback::before_run(context) : RunArgs{};
 }
 
-void EnableCallbackIf::after_run(RunContext& context, const std::vector<at::Tensor>& values) {
+void EnableCallbackIf::after_run(RunContext& context, const FetchedValues& values) {
   if (in_run_) ProxyCallback::after_run(context, values);
 }
 

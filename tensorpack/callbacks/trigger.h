@@ -46,7 +46,7 @@ class EnableCallbackIf : public ProxyCallback {
 
   void before_epoch() override;
   RunArgs before_run(RunContext& context) override;
-  void after_run(RunContext& context, const std::vector<at::Tensor>& values) override;
+  void after_run(RunContext& context, const FetchedValues& values) override;
   void trigger_step() override;
   void after_epoch() override;
   void trigger_epoch() override;

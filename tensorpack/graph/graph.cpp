@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 #include "tensorpack/graph/state_guard.h"
@@ -42,9 +43,30 @@ OpBody with_gradients(OpBody body) {
   };
 }
 
+// The device with its number, if there is one.
+c10::Device checked(c10::Device device) {
+  if (!device.is_cuda()) return device;
+  TP_CHECK(c10::impl::hasDeviceGuardImpl(device.type()), "graph",
+           "the device is {}, but this libtorch has no CUDA. Install a CUDA libtorch, or leave "
+           "GraphOptions::device at the CPU.",
+           device.str());
+  const c10::impl::VirtualGuardImpl backend(device.type());
+  const int count = backend.deviceCount();
+  TP_CHECK(count > 0, "graph",
+           "the device is {}, but no GPU can be seen. Check nvidia-smi and CUDA_VISIBLE_DEVICES, "
+           "or leave GraphOptions::device at the CPU.",
+           device.str());
+  if (!device.has_index()) device = backend.getDevice();
+  TP_CHECK(device.index() < count, "graph",
+           "the device {} does not exist: there are {}, from cuda:0 on. Choose one of them.",
+           device.str(), count);
+  return device;
+}
+
 }  // namespace
 
 Graph::Graph(GraphOptions options) : options_(options) {
+  options_.device = checked(options_.device);
   global_step_ = &create_variable("global_step", {},
                                   {.role = VariableRole::kGlobal, .dtype = at::kLong}, at::kCPU);
 }

@@ -275,6 +275,10 @@ void Program::execute(const Step& step) {
   }
 }
 
+std::string Program::current_op() const {
+  return position_ < steps_.size() ? name_of(steps_[position_].op) : "";
+}
+
 std::vector<at::Tensor> Program::run(const std::vector<at::Tensor>& inputs) {
   TP_ASSERT(inputs.size() == inputs_.size());
   c10::InferenceMode inference_mode;
@@ -289,7 +293,7 @@ std::vector<at::Tensor> Program::run(const std::vector<at::Tensor>& inputs) {
             ? inputs[i]
             : at::empty_strided(input.sizes, input.strides, input.options).copy_(inputs[i]);
   }
-  for (const Step& step : steps_) execute(step);
+  for (position_ = 0; position_ < steps_.size(); ++position_) execute(steps_[position_]);
   stack_.clear();
   std::vector<at::Tensor> values;
   values.reserve(fetch_ids_.size());

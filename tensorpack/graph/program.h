@@ -36,6 +36,8 @@ class Program {
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs);
 
   size_t size() const { return steps_.size(); }
+  /// The operator that is being run, or that threw.
+  std::string current_op() const;
 
  private:
   struct Push {
@@ -87,6 +89,7 @@ class Program {
   std::vector<ValueId> fetch_ids_;
   torch::jit::Stack stack_;
   int64_t kept_bytes_ = 0;
+  size_t position_ = 0;  // of the step that is being run
 };
 
 }  // namespace tensorpack

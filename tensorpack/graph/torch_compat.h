@@ -3,37 +3,42 @@
 #pragma once
 
 #include <ATen/autocast_mode.h>
+#include <c10/core/Event.h>
 #include <torch/version.h>
+
+#include <thread>
+
+#define TENSORPACK_TORCH_AT_LEAST(major, minor) \
+  (TORCH_VERSION_MAJOR > (major) ||             \
+   (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
 
 namespace tensorpack {
 
-/// Switches autocast of CPU operators on this thread.
-inline void set_cpu_autocast(bool enabled) {
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
-  at::autocast::set_autocast_enabled(at::kCPU, enabled);
+/// Switches autocast of the operators of one kind of device on this thread.
+inline void set_autocast(c10::DeviceType device, bool enabled, c10::ScalarType dtype) {
+#if TENSORPACK_TORCH_AT_LEAST(2, 4)
+  at::autocast::set_autocast_dtype(device, dtype);
+  at::autocast::set_autocast_enabled(device, enabled);
 #else
-  at::autocast::set_cpu_enabled(enabled);
+  if (device == c10::kCUDA) {
+    at::autocast::set_autocast_gpu_dtype(dtype);
+    at::autocast::set_enabled(enabled);
+  } else {
+    at::autocast::set_autocast_cpu_dtype(dtype);
+    at::autocast::set_cpu_enabled(enabled);
+  }
 #endif
 }
 
-/// Whether autocast of CPU operators is on, on this thread.
-inline bool is_cpu_autocast() {
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
-  return at::autocast::is_autocast_enabled(at::kCPU);
+/// Waits on this thread until the work before the event is done.
+inline void wait_for(const c10::Event& event) {
+#if TENSORPACK_TORCH_AT_LEAST(2, 4)
+  event.synchronize();
 #else
-  return at::autocast::is_cpu_enabled();
-#endif
-}
-
-/// Switches autocast of CUDA operators to bfloat16 on this thread.
-inline void set_cuda_autocast(bool enabled) {
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
-  at::autocast::set_autocast_dtype(at::kCUDA, at::kBFloat16);
-  at::autocast::set_autocast_enabled(at::kCUDA, enabled);
-#else
-  at::autocast::set_autocast_gpu_dtype(at::kBFloat16);
-  at::autocast::set_enabled(enabled);
+  while (!event.query()) std::this_thread::yield();
 #endif
 }
 
 }  // namespace tensorpack
+
+#undef TENSORPACK_TORCH_AT_LEAST

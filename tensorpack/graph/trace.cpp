@@ -3,7 +3,7 @@
 
 namespace tensorpack {
 
-std::string Node::op_name() const {
+std::string name_of(const c10::OperatorHandle& op) {
   const c10::OperatorName& name = op.operator_name();
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }

@@ -56,6 +56,9 @@ struct Result {
   bool is_list = false;
 };
 
+/// "aten::add.Tensor".
+std::string name_of(const c10::OperatorHandle& op);
+
 struct Node {
   c10::OperatorHandle op;
   c10::DispatchKeySet keys;  // what was left to dispatch to below the recorder
@@ -69,7 +72,7 @@ struct Node {
   bool grad_mode = false;         // as it was at the call: some kernels look at it
   std::string scope = {};
 
-  std::string op_name() const;  // "aten::add.Tensor"
+  std::string op_name() const { return name_of(op); }
 
   template <typename Visit>
   void for_each_argument(Visit visit) const {

@@ -1,60 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/input_source/queue_input.h"
 
-#include <exception>
-#include <thread>
-
 #include "tensorpack/input_source/detail/flow_stream.h"
-#include "tensorpack/utils/bounded_queue.h"
+#include "tensorpack/input_source/detail/producer.h"
 #include "tensorpack/utils/error.h"
-#include "tensorpack/utils/thread.h"
 
 namespace tensorpack {
-namespace {
-
-// One run of the producer, from a start to its end. Another start gets another run, so that nothing
-// of the old one can reach the new queue.
-class Producer {
- public:
-  Producer(detail::FlowStream& stream, int64_t capacity, int64_t position)
-      : queue_(static_cast<size_t>(capacity)),
-        thread_([this, &stream, position] { produce(stream, position); }) {}
-
-  ~Producer() {
-    queue_.close();
-    thread_.join();
-  }
-
-  std::optional<DataPoint> next() {
-    auto point = queue_.pop();
-    // Set before the queue was closed, so what came before the failure has been delivered.
-    if (!point && failure_) std::rethrow_exception(failure_);
-    return point;
-  }
-
-  int64_t queue_size() const { return static_cast<int64_t>(queue_.size()); }
-
- private:
-  void produce(detail::FlowStream& stream, int64_t position) {
-    set_thread_name("QueueInput");
-    single_threaded_ops();
-    try {
-      stream.seek(position);
-      while (auto point = stream.next()) {
-        if (!queue_.push(std::move(*point))) return;
-      }
-    } catch (...) {
-      failure_ = std::current_exception();
-    }
-    queue_.close();
-  }
-
-  BoundedQueue<DataPoint> queue_;
-  std::exception_ptr failure_;
-  std::thread thread_;  // last: it uses the others
-};
-
-}  // namespace
 
 class QueueInput::Impl {
  public:
@@ -68,7 +19,11 @@ class QueueInput::Impl {
   void start(int64_t position) {
     TP_CHECK(position >= 0, "QueueInput", "the position must not be negative, got {}.", position);
     stop();
-    producer_ = std::make_unique<Producer>(stream_, capacity_, position);
+    producer_ = std::make_unique<Producer>(
+        Producer::Work{.thread_name = "QueueInput",
+                       .capacity = static_cast<size_t>(capacity_),
+                       .start = [this, position] { stream_.seek(position); },
+                       .make = [this] { return stream_.next(); }});
     stopped_ = false;
   }
 
@@ -86,9 +41,11 @@ class QueueInput::Impl {
   }
 
   std::optional<int64_t> size() const { return size_; }
-  int64_t queue_size() const { return producer_ ? producer_->queue_size() : 0; }
+  int64_t queue_size() const { return producer_ ? static_cast<int64_t>(producer_->size()) : 0; }
 
  private:
+  using Producer = detail::Producer<DataPoint>;
+
   detail::FlowStream stream_;
   // Asked once: while the producer runs, the flow is its alone.
   std::optional<int64_t> size_;

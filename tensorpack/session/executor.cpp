@@ -8,8 +8,17 @@ namespace tensorpack {
 
 std::unique_ptr<Executor> make_executor(ExecutorKind kind, Graph& graph,
                                         const ExecutorOptions& options) {
-  if (kind == ExecutorKind::kEager) return std::make_unique<EagerExecutor>();
-  return std::make_unique<ReplayExecutor>(graph, options);
+  if (kind == ExecutorKind::kDefault) {
+    kind = graph.options().device.is_cuda() ? ExecutorKind::kCudaGraph : ExecutorKind::kReplay;
+  }
+  switch (kind) {
+    case ExecutorKind::kEager:
+      return std::make_unique<EagerExecutor>();
+    case ExecutorKind::kCudaGraph:
+      return make_cuda_graph_executor(graph, options);
+    default:
+      return std::make_unique<ReplayExecutor>(graph, options);
+  }
 }
 
 }  // namespace tensorpack

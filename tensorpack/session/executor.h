@@ -13,8 +13,10 @@
 namespace tensorpack {
 
 enum class ExecutorKind {
-  kReplay,  ///< records the op once per input shape and runs the program
-  kEager,   ///< calls the op's function every time: for debugging and dynamic control flow
+  kDefault,    ///< kReplay on the CPU, kCudaGraph on CUDA
+  kReplay,     ///< records the op once per input shape and runs the program
+  kCudaGraph,  ///< captures the whole program, once, and launches it as one piece of work
+  kEager,      ///< calls the op's function every time: for debugging and dynamic control flow
 };
 
 /// Runs ops of one graph, on one thread at a time.
@@ -35,5 +37,8 @@ struct ExecutorOptions {
 
 std::unique_ptr<Executor> make_executor(ExecutorKind kind, Graph& graph,
                                         const ExecutorOptions& options);
+
+/// Defined in cuda/ when the library is built with CUDA; throws an Error otherwise.
+std::unique_ptr<Executor> make_cuda_graph_executor(Graph& graph, const ExecutorOptions& options);
 
 }  // namespace tensorpack

@@ -21,8 +21,7 @@ void merge_feeds(Feeds& into, Feeds from) {
 HookedSession::HookedSession(Session& session, std::vector<Hook*> hooks)
     : session_(session), hooks_(std::move(hooks)) {}
 
-std::vector<at::Tensor> HookedSession::run(const Op& op, const Fetches& fetches,
-                                           const Feeds& feeds) {
+FetchedValues HookedSession::run(const Op& op, const Fetches& fetches, const Feeds& feeds) {
   TP_CHECK(!should_stop_, "hooked run",
            "op '{}' is run after a stop was requested. Return from run_step() once "
            "hooked_sess().should_stop() is true.",
@@ -37,19 +36,15 @@ std::vector<at::Tensor> HookedSession::run(const Op& op, const Fetches& fetches,
     for (std::string& name : args.fetches) all_fetches.push_back(std::move(name));
     if (!args.feeds.empty()) merge_feeds(all_feeds, std::move(args.feeds));
   }
-  std::vector<at::Tensor> values = session_.run(op, all_fetches, all_feeds);
+  const FetchedValues values = session_.run(op, all_fetches, all_feeds);
 
-  auto begin = values.begin() + static_cast<std::ptrdiff_t>(fetches.size());
-  std::vector<at::Tensor> own;
+  size_t begin = fetches.size();
   for (size_t i = 0; i < hooks_.size(); ++i) {
-    auto end = begin + static_cast<std::ptrdiff_t>(counts[i]);
-    own.assign(begin, end);
-    hooks_[i]->after_run(context, own);
-    begin = end;
+    hooks_[i]->after_run(context, values.slice(begin, begin + counts[i]));
+    begin += counts[i];
   }
   should_stop_ |= context.stop_requested();
-  values.resize(fetches.size());
-  return values;
+  return values.slice(0, fetches.size());
 }
 
 }  // namespace tensorpack

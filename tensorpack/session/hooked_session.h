@@ -40,7 +40,7 @@ class Hook {
   /// Called before the run; may ask for tensors and feed inputs.
   virtual RunArgs before_run(RunContext&) { return {}; }
   /// Called after the run with the values of what before_run() asked for, in its order.
-  virtual void after_run(RunContext&, const std::vector<at::Tensor>&) {}
+  virtual void after_run(RunContext&, const FetchedValues&) {}
 };
 
 /// Runs an op together with what every hook asks for, as one evaluation. Hooks are called in order
@@ -51,7 +51,7 @@ class HookedSession {
 
   /// As Session::run(). Throws an Error when two feed the same input, and when a stop was
   /// requested.
-  std::vector<at::Tensor> run(const Op& op, const Fetches& fetches = {}, const Feeds& feeds = {});
+  FetchedValues run(const Op& op, const Fetches& fetches = {}, const Feeds& feeds = {});
 
   Session& session() { return session_; }
   /// True once a hook has called request_stop().

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tensorpack/graph/passes/passes.h"
+#include "tensorpack/graph/program.h"
 #include "tensorpack/graph/recorder.h"
 #include "tensorpack/graph/state_guard.h"
 #include "tensorpack/session/verify.h"
@@ -29,16 +30,39 @@ bool fits(const Trace& trace, const std::vector<at::Tensor>& inputs) {
   return true;
 }
 
+class ReplayRunner final : public ProgramRunner {
+ public:
+  ReplayRunner(const Trace& trace, const std::vector<std::string>& fetches)
+      : program_(trace, fetches) {}
+
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) override {
+    std::vector<at::Tensor> values = program_.run(inputs);
+    // Copied, because the program will write there again.
+    for (at::Tensor& value : values) value = value.clone();
+    return values;
+  }
+
+ private:
+  Program program_;
+};
+
 }  // namespace
+
+std::unique_ptr<ProgramRunner> make_replay_runner(const Op&, const Trace& trace,
+                                                  const std::vector<std::string>& fetches) {
+  return std::make_unique<ReplayRunner>(trace, fetches);
+}
 
 std::vector<at::Tensor> ReplayExecutor::run(const Op& op, const std::vector<at::Tensor>& inputs,
                                             const std::vector<std::string>& fetches) {
-  Request& request = request_for(variant_for(op, inputs), fetches);
-  const std::vector<at::Tensor> results = request.program->run(inputs);
+  Request& request = request_for(op, variant_for(op, inputs), fetches);
+  const std::vector<at::Tensor> results = request.runner->run(inputs);
   std::vector<at::Tensor> values;
   values.reserve(fetches.size());
-  // Copied, because the program will write there again.
-  for (size_t position : request.positions) values.push_back(results[position].clone());
+  for (const Request::Source& source : request.sources) {
+    const at::Tensor& result = results[source.position];
+    values.push_back(source.is_repeated ? result.clone() : result);
+  }
   return values;
 }
 
@@ -76,26 +100,32 @@ ReplayExecutor::Variant ReplayExecutor::record_variant(const Op& op,
   return {std::move(recorded.recording.trace), {}, {}};
 }
 
-ReplayExecutor::Request& ReplayExecutor::request_for(Variant& variant,
+ReplayExecutor::Request& ReplayExecutor::request_for(const Op& op, Variant& variant,
                                                      const std::vector<std::string>& fetches) {
   for (Request& request : variant.requests) {
     if (request.fetches == fetches) return request;
   }
   const std::set<std::string> distinct(fetches.begin(), fetches.end());
-  Request request{fetches, &program_for(variant, {distinct.begin(), distinct.end()}), {}};
+  Request request{fetches, &runner_for(op, variant, {distinct.begin(), distinct.end()}), {}};
+  std::vector<bool> seen(distinct.size(), false);
   for (const std::string& name : fetches) {
-    request.positions.push_back(std::distance(distinct.begin(), distinct.find(name)));
+    const auto position = static_cast<size_t>(std::distance(distinct.begin(), distinct.find(name)));
+    request.sources.push_back({position, seen[position]});
+    seen[position] = true;
   }
   variant.requests.push_back(std::move(request));
   return variant.requests.back();
 }
 
-Program& ReplayExecutor::program_for(Variant& variant, const std::vector<std::string>& fetches) {
-  auto found = variant.programs.find(fetches);
-  if (found != variant.programs.end()) return found->second;
-  Trace trace = variant.trace;
-  optimize(trace, fetches);
-  return variant.programs.emplace(fetches, Program(trace, fetches)).first->second;
+ProgramRunner& ReplayExecutor::runner_for(const Op& op, Variant& variant,
+                                          const std::vector<std::string>& fetches) {
+  std::unique_ptr<ProgramRunner>& runner = variant.runners[fetches];
+  if (!runner) {
+    Trace trace = variant.trace;
+    optimize(trace, fetches);
+    runner = make_runner_(op, trace, fetches);
+  }
+  return *runner;
 }
 
 }  // namespace tensorpack

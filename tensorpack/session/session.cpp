@@ -35,17 +35,39 @@ bool is_input(const Op& op, const std::string& name) {
                      [&](const Op& member) { return is_input(member, name); });
 }
 
+// Settings of the process.
+void set_up_cuda(const SessionOptions& options) {
+  at::Context& context = at::globalContext();
+  const bool tf32 = options.precision != Precision::kFloat32;
+  context.setAllowTF32CuBLAS(tf32);
+  context.setAllowTF32CuDNN(tf32);
+  context.setBenchmarkCuDNN(!options.deterministic);
+  context.setDeterministicCuDNN(options.deterministic);
+  context.setDeterministicAlgorithms(options.deterministic, /*warn_only=*/true);
+}
+
+// libtorch's advice on its allocator comes after the figures.
+std::string describe(const c10::OutOfMemoryError& error) {
+  std::string text = error.what_without_backtrace();
+  const size_t end = text.find(" is free.");
+  return end == std::string::npos ? text : text.substr(0, end + 9);
+}
+
 }  // namespace
 
 Session::Session(Graph& graph, SessionOptions options) : graph_(graph), options_(options) {
+  TP_CHECK(options.precision != Precision::kFloat16 || graph.options().device.is_cuda(), "session",
+           "the precision is float16, which the {} cannot do. Use bfloat16.",
+           graph.options().device.str());
   install_caching_cpu_allocator();
+  if (graph.options().device.is_cuda()) set_up_cuda(options);
   graph.lock_layout();
   executor_ = make_executor(options.executor, graph, {.verify = options.verify});
 }
 
 Session::~Session() = default;
 
-std::vector<at::Tensor> Session::run(const Op& op, const Fetches& fetches, const Feeds& feeds) {
+FetchedValues Session::run(const Op& op, const Fetches& fetches, const Feeds& feeds) {
   TP_CHECK(static_cast<bool>(op), "run", "the op is empty. Define it first.");
   check_feeds(op, feeds);
   for (const std::string& fetch : fetches) check_fetch(op, fetch, "run '" + op.name() + "'");
@@ -56,7 +78,7 @@ std::vector<at::Tensor> Session::run(const Op& op, const Fetches& fetches, const
     if (values[i].defined()) continue;
     values[i] = graph_.variables().at(fetches[i]).tensor.detach().clone();
   }
-  return values;
+  return host_copies_.start(std::move(values));
 }
 
 void Session::run_member(const Op& op, const Fetches& fetches, const Feeds& feeds,
@@ -89,13 +111,25 @@ void Session::run_program(const Op& op, const Fetches& fetches, const Feeds& fee
     computed.push_back(fetches[i]);
     positions.push_back(i);
   }
-  std::vector<at::Tensor> results = executor_->run(op, inputs, computed);
+  std::vector<at::Tensor> results = execute(op, inputs, computed);
   for (size_t i = 0; i < positions.size(); ++i) values[positions[i]] = std::move(results[i]);
   for (size_t i = 0; i < fetches.size(); ++i) {
     if (values[i].defined()) continue;
     for (size_t k = 0; k < inputs.size(); ++k) {
       if (op.inputs()[k].name == fetches[i]) values[i] = inputs[k];
     }
+  }
+}
+
+std::vector<at::Tensor> Session::execute(const Op& op, const std::vector<at::Tensor>& inputs,
+                                         const Fetches& fetches) {
+  const TowerPrecision precision(options_.precision);
+  try {
+    return executor_->run(op, inputs, fetches);
+  } catch (const c10::OutOfMemoryError& error) {
+    throw make_error("run '" + op.name() + "'",
+                     "{} Use a smaller batch, a smaller model or Precision::kBFloat16.",
+                     describe(error));
   }
 }
 
@@ -142,6 +176,7 @@ Trace Session::trace(const Op& op) {
   for (const TensorSpec& spec : op.inputs()) {
     inputs.push_back(spec.trial_value(graph_.options().device));
   }
+  const TowerPrecision precision(options_.precision);
   StateGuard guard(graph_);
   return record_op(graph_, op, inputs).recording.trace;
 }

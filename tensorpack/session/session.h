@@ -12,6 +12,8 @@
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/graph/trace.h"
 #include "tensorpack/session/executor.h"
+#include "tensorpack/session/fetched_values.h"
+#include "tensorpack/tower/precision.h"
 #include "tensorpack/tower/tower_handle.h"
 
 namespace tensorpack {
@@ -21,7 +23,13 @@ using Feeds = std::map<std::string, at::Tensor>;
 using Fetches = std::vector<std::string>;
 
 struct SessionOptions {
-  ExecutorKind executor = ExecutorKind::kReplay;
+  ExecutorKind executor = ExecutorKind::kDefault;
+  /// What tower functions compute in. On CUDA this sets libtorch's switches for tf32, which are of
+  /// the process.
+  Precision precision = Precision::kFloat32;
+  /// On CUDA: kernels that give the same bits in every run, at some cost; a setting of the process.
+  /// Otherwise kernels are chosen by speed.
+  bool deterministic = false;
   /// Compare every new program with an eager run before it is used (see Note [Verification]).
   bool verify = true;
 };
@@ -40,7 +48,7 @@ class Session {
   /// Runs `op` once and returns the values of that very run, in the order of `fetches`: tensors the
   /// op named, its inputs, or variables (as they are after the run). Inputs that are not fed come
   /// from the op's source; throws EndOfData when that has ended.
-  std::vector<at::Tensor> run(const Op& op, const Fetches& fetches = {}, const Feeds& feeds = {});
+  FetchedValues run(const Op& op, const Fetches& fetches = {}, const Feeds& feeds = {});
 
   /// The value of one tensor of a tower.
   at::Tensor run(const TensorRef& tensor, const Feeds& feeds = {});
@@ -54,6 +62,8 @@ class Session {
   void check_fetch(const Op& op, const std::string& fetch, const std::string& where) const;
 
  private:
+  std::vector<at::Tensor> execute(const Op& op, const std::vector<at::Tensor>& inputs,
+                                  const Fetches& fetches);
   void check_feeds(const Op& op, const Feeds& feeds) const;
   std::vector<at::Tensor> bind_inputs(const Op& op, const Feeds& feeds) const;
   void run_member(const Op& op, const Fetches& fetches, const Feeds& feeds,
@@ -64,6 +74,7 @@ class Session {
   Graph& graph_;
   SessionOptions options_;
   std::unique_ptr<Executor> executor_;
+  HostCopies host_copies_;
 };
 
 }  // namespace tensorpack

@@ -16,9 +16,36 @@
 namespace tensorpack {
 namespace {
 
-// Kernels may round differently from run to run (atomics on CUDA, threads); frozen values differ
-// by far more.
+// Kernels may round differently from run to run; frozen values differ by far more.
 constexpr double kTolerance = 1e-3;
+
+// On CUDA the fastest kernels add up in any order, and a gradient that should be zero (of a bias
+// before batch norm) is nothing but the rounding. While this lives, kernels repeat themselves.
+class [[nodiscard]] RepeatableKernels {
+ public:
+  explicit RepeatableKernels(c10::Device device) : is_needed_(device.is_cuda()) {
+    if (is_needed_) set(true, false, true, true);
+  }
+  ~RepeatableKernels() {
+    if (is_needed_) set(algorithms_, benchmark_, cudnn_, warn_only_);
+  }
+  RepeatableKernels(const RepeatableKernels&) = delete;
+  RepeatableKernels& operator=(const RepeatableKernels&) = delete;
+
+ private:
+  static void set(bool algorithms, bool benchmark, bool cudnn, bool warn_only) {
+    at::Context& context = at::globalContext();
+    context.setDeterministicAlgorithms(algorithms, warn_only);
+    context.setBenchmarkCuDNN(benchmark);
+    context.setDeterministicCuDNN(cudnn);
+  }
+
+  bool is_needed_;
+  bool algorithms_ = at::globalContext().deterministicAlgorithms();
+  bool warn_only_ = at::globalContext().deterministicAlgorithmsWarnOnly();
+  bool benchmark_ = at::globalContext().benchmarkCuDNN();
+  bool cudnn_ = at::globalContext().deterministicCuDNN();
+};
 
 double largest_magnitude(const at::Tensor& tensor) {
   if (tensor.numel() == 0) return 0;
@@ -157,6 +184,7 @@ RecordedOp record_op(Graph& graph, const Op& op, const std::vector<at::Tensor>& 
 void verify(Graph& graph, const Op& op, const RecordedOp& recorded,
             const std::vector<at::Tensor>& inputs, const StateGuard& guard) {
   at::NoGradGuard no_grad;
+  const RepeatableKernels repeatable(graph.options().device);
   const Trace& trace = recorded.recording.trace;
   std::vector<at::Tensor> other;
   for (const at::Tensor& input : inputs) other.push_back(other_batch(input.detach()));

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/tower/tower_func.h"
 
+#include <optional>
+
+#include "tensorpack/tower/precision.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/string.h"
@@ -25,6 +28,12 @@ std::vector<at::Tensor> TowerFunc::operator()(const std::vector<at::Tensor>& inp
   TP_CHECK(arity_ == kAnyArity || inputs.size() == static_cast<size_t>(arity_), "tower function",
            "it takes {} tensors and was called with {}. Pass one per input.", arity_,
            inputs.size());
+  // Float32 leaves alone what the caller or the function itself has set.
+  std::optional<MixedPrecision> casts;
+  const Precision precision = TowerPrecision::current();
+  if (precision == Precision::kBFloat16 || precision == Precision::kFloat16) {
+    casts.emplace(precision);
+  }
   return function_(inputs);
 }
 

@@ -2,13 +2,14 @@
 #include "tensorpack/train/train_config.h"
 
 #include "tensorpack/input_source/queue_input.h"
+#include "tensorpack/input_source/staging_input.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 
 namespace tensorpack {
 namespace {
 
-Owned<InputSource> make_input(TrainConfig& config) {
+Owned<InputSource> source_of(TrainConfig& config) {
   TP_CHECK(!(config.dataflow && config.data), "TrainConfig",
            "both .dataflow and .data are set. Set the one you want to train on.");
   TP_CHECK(config.dataflow || config.data, "TrainConfig",
@@ -18,10 +19,17 @@ Owned<InputSource> make_input(TrainConfig& config) {
   return QueueInput(std::move(config.dataflow));
 }
 
+Owned<InputSource> make_input(TrainConfig& config, c10::Device device) {
+  Owned<InputSource> source = source_of(config);
+  if (!device.is_cuda() || dynamic_cast<StagingInput*>(&*source) != nullptr) return source;
+  log::info("The data is copied to {} ahead by a StagingInput.", device.str());
+  return StagingInput(std::move(source), {.device = device});
+}
+
 }  // namespace
 
 void launch_train_with_config(TrainConfig config, SingleCostTrainer& trainer) {
-  Owned<InputSource> input = make_input(config);
+  Owned<InputSource> input = make_input(config, trainer.graph().options().device);
   if (!config.steps_per_epoch) config.steps_per_epoch = input->size();
   TP_CHECK(config.steps_per_epoch.has_value(), "TrainConfig",
            "steps_per_epoch is not set and the data does not know its size. Set "

@@ -57,6 +57,8 @@ class Trainer : public TrainerBase {
  public:
   /// The graph may have been built before.
   explicit Trainer(std::shared_ptr<Graph> graph = std::make_shared<Graph>());
+  /// On a graph of its own: SimpleTrainer trainer({.device = torch::kCUDA}).
+  explicit Trainer(GraphOptions options) : Trainer(std::make_shared<Graph>(options)) {}
   ~Trainer() override;
 
   /// What one step runs unless run_step() is overridden.

@@ -75,7 +75,7 @@ class Borrowed final : public Callback {
   void before_train() override { callback_->before_train(); }
   void before_epoch() override { callback_->before_epoch(); }
   RunArgs before_run(RunContext& context) override { return callback_->before_run(context); }
-  void after_run(RunContext& context, const std::vector<at::Tensor>& values) override {
+  void after_run(RunContext& context, const FetchedValues& values) override {
     callback_->after_run(context, values);
   }
   void trigger_step() override { callback_->trigger_step(); }

@@ -227,9 +227,9 @@ const std::vector<Probe> kAutograd = {
      [](Tensors in) { return with_gradients(in[0].to(at::kDouble).exp().sum(), in); }},
     {"Autocast", kSquare,
      [](Tensors in) {
-       set_cpu_autocast(true);
+       set_autocast(at::kCPU, true, at::kBFloat16);
        auto y = at::mm(in[0], in[0]).to(at::kFloat);
-       set_cpu_autocast(false);
+       set_autocast(at::kCPU, false, at::kBFloat16);
        at::autocast::clear_cache();
        return with_gradients(y.sum(), in);
      }},

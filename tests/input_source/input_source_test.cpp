@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What FeedInput and QueueInput have in common.
+// What input sources have in common.
 #include "tensorpack/input_source/input_source.h"
 
 #include <gmock/gmock.h>
@@ -9,6 +9,7 @@
 #include "tensorpack/dataflow/shuffle.h"
 #include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/queue_input.h"
+#include "tensorpack/input_source/staging_input.h"
 #include "tensorpack/utils/error.h"
 #include "tests/dataflow/numbers.h"
 
@@ -71,10 +72,24 @@ DataFlowPtr fails_after(int64_t count) {
          });
 }
 
+// A StagingInput that is made as the others are.
+class StagedInput final : public InputSource {
+ public:
+  explicit StagedInput(Owned<DataFlow> flow, QueueInputOptions options = {})
+      : staging_(QueueInput(std::move(flow), options)) {}
+  void reset_state(int64_t position = 0) override { staging_.reset_state(position); }
+  std::optional<DataPoint> next() override { return staging_.next(); }
+  std::optional<int64_t> size() const override { return staging_.size(); }
+  void stop() override { staging_.stop(); }
+
+ private:
+  StagingInput staging_;
+};
+
 template <typename Source>
 class InputSourceTest : public testing::Test {};
 
-using Sources = testing::Types<FeedInput, QueueInput>;
+using Sources = testing::Types<FeedInput, QueueInput, StagedInput>;
 TYPED_TEST_SUITE(InputSourceTest, Sources);
 
 TYPED_TEST(InputSourceTest, DeliversPassAfterPassFromTheBeginning) {

@@ -21,7 +21,7 @@ class RecordingHook : public Hook {
     events_.push_back(name_ + " before");
     return args_;
   }
-  void after_run(RunContext& context, const Tensors& values) override {
+  void after_run(RunContext& context, const FetchedValues& values) override {
     events_.push_back(name_ + " after " + context.op().name());
     values_ = values;
     if (stops_) context.request_stop();
@@ -100,7 +100,7 @@ TEST_F(HookedSessionTest, AHookMayRunAnotherOpMeanwhile) {
   class Nested : public Hook {
    public:
     RunArgs before_run(RunContext&) override { return {.fetches = {"cost"}}; }
-    void after_run(RunContext&, const Tensors& values) override {
+    void after_run(RunContext&, const FetchedValues& values) override {
       EXPECT_EQ(values.size(), 1U);
       if (std::exchange(done_, true)) return;
       hooked->run(*op, {"cost"}, {{"x", batch_of(2)}});

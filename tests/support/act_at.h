@@ -20,7 +20,7 @@ class ActAt final : public Callback {
   void before_train() override { act("before_train"); }
   void before_epoch() override { act("before_epoch"); }
   RunArgs before_run(RunContext&) override { return act("before_run"), RunArgs{}; }
-  void after_run(RunContext&, const std::vector<at::Tensor>&) override { act("after_run"); }
+  void after_run(RunContext&, const FetchedValues&) override { act("after_run"); }
   void trigger_step() override { act("trigger_step"); }
   void after_epoch() override { act("after_epoch"); }
   void trigger_epoch() override { act("trigger_epoch"); }

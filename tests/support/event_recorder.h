@@ -28,7 +28,7 @@ class EventRecorder final : public Callback {
   void before_train() override { record("before_train"); }
   void before_epoch() override { record("before_epoch"); }
   RunArgs before_run(RunContext&) override { return record("before_run"), RunArgs{}; }
-  void after_run(RunContext&, const std::vector<at::Tensor>&) override { record("after_run"); }
+  void after_run(RunContext&, const FetchedValues&) override { record("after_run"); }
   void trigger_step() override { record("trigger_step"); }
   void after_epoch() override { record("after_epoch"); }
   void trigger_epoch() override {

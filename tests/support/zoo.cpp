@@ -187,7 +187,7 @@ Tensors recurrent_weights(int64_t gates) {
 
 std::vector<ZooLoss> lstm(const Tensors& in) {
   const Tensor x = embedding("words", in[0], kWords, kHidden);
-  const Tensor zeros = at::zeros({1, x.size(1), kHidden});
+  const Tensor zeros = at::zeros({1, x.size(1), kHidden}, x.options());
   const auto out =
       at::lstm(x, {zeros, zeros}, recurrent_weights(4), true, 1, 0, is_training(), false, false);
   return next_word(std::get<0>(out), in[0]);
@@ -196,8 +196,8 @@ std::vector<ZooLoss> lstm(const Tensors& in) {
 std::vector<ZooLoss> unrolled_lstm(const Tensors& in) {
   const Tensor x = embedding("words", in[0], kWords, kHidden);
   const Tensors w = recurrent_weights(4);
-  Tensor h = at::zeros({x.size(1), kHidden});
-  Tensor c = at::zeros({x.size(1), kHidden});
+  Tensor h = at::zeros({x.size(1), kHidden}, x.options());
+  Tensor c = at::zeros({x.size(1), kHidden}, x.options());
   Tensors states;
   for (int64_t t = 0; t < x.size(0); ++t) {
     const Tensors gates = (at::linear(x[t], w[0], w[2]) + at::linear(h, w[1], w[3])).chunk(4, 1);
@@ -210,7 +210,7 @@ std::vector<ZooLoss> unrolled_lstm(const Tensors& in) {
 
 std::vector<ZooLoss> gru(const Tensors& in) {
   const Tensor x = embedding("words", in[0], kWords, kHidden);
-  const Tensor zeros = at::zeros({1, x.size(1), kHidden});
+  const Tensor zeros = at::zeros({1, x.size(1), kHidden}, x.options());
   const auto out = at::gru(x, zeros, recurrent_weights(3), true, 1, 0, is_training(), false, false);
   return next_word(std::get<0>(out), in[0]);
 }
@@ -218,7 +218,7 @@ std::vector<ZooLoss> gru(const Tensors& in) {
 std::vector<ZooLoss> unrolled_gru(const Tensors& in) {
   const Tensor x = embedding("words", in[0], kWords, kHidden);
   const Tensors w = recurrent_weights(3);
-  Tensor h = at::zeros({x.size(1), kHidden});
+  Tensor h = at::zeros({x.size(1), kHidden}, x.options());
   Tensors states;
   for (int64_t t = 0; t < x.size(0); ++t) {
     const Tensors a = at::linear(x[t], w[0], w[2]).chunk(3, 1);
@@ -237,7 +237,7 @@ Tensor attention(const Tensor& x) {  // [batch, time, width]
   const Tensor qkv = dense("qkv", x, 3 * width)
                          .view({batch, time, 3, kHeads, width / kHeads})
                          .permute({2, 0, 3, 1, 4});
-  const Tensor mask = at::ones({time, time}).tril().eq(0);
+  const Tensor mask = at::ones({time, time}, x.options()).tril().eq(0);
   Tensor weights = at::matmul(qkv[0], qkv[1].transpose(-2, -1)) / std::sqrt(width / kHeads);
   weights = at::dropout(weights.masked_fill(mask, -1e9).softmax(-1), 0.1, is_training());
   return dense("out", at::matmul(weights, qkv[2]).transpose(1, 2).reshape({batch, time, width}),
@@ -261,8 +261,7 @@ std::vector<ZooLoss> negative_sampling(const Tensors& in) {
   constexpr int64_t kNegatives = 3;
   const Tensor word = embedding("words", in[0], kWords, 8);
   const Tensor context = embedding("contexts", in[1], kWords, 8);
-  const Tensor noise_ids =
-      at::randint(0, kWords, {in[0].size(0), kNegatives}, at::TensorOptions(at::kLong));
+  const Tensor noise_ids = at::randint(0, kWords, {in[0].size(0), kNegatives}, in[0].options());
   VariableScope scope("contexts", Reuse::kAuto);
   const Tensor noise = at::embedding(get_variable("W", {kWords, 8}), noise_ids);
   const Tensor positive = at::log_sigmoid((word * context).sum(1)).mean();
@@ -436,6 +435,43 @@ Op define_training(Graph& graph, const ZooModel& model, ZooOptimizer optimizer) 
             return outputs;
           },
   });
+}
+
+std::string name_of(const ZooCase& c) { return c.model->name + to_string(c.optimizer); }
+
+void PrintTo(const ZooCase& c, std::ostream* out) { *out << name_of(c); }
+
+std::vector<ZooCase> all_zoo_cases() {
+  std::vector<ZooCase> cases;
+  for (const ZooModel& model : zoo()) {
+    for (auto optimizer : {ZooOptimizer::kSgd, ZooOptimizer::kMomentum, ZooOptimizer::kAdam}) {
+      cases.push_back({&model, optimizer});
+    }
+  }
+  return cases;
+}
+
+ZooOutcome train(const ZooCase& c, int steps, SessionOptions options, c10::Device device) {
+  at::manual_seed(3);
+  Graph graph({.device = device, .seed = 1});
+  const Op op = define_training(graph, *c.model, c.optimizer);
+  graph.finalize();
+  Session session(graph, options);
+  Fetches losses;
+  for (const auto& [name, spec] : op.outputs()) {
+    if (name.starts_with("loss")) losses.push_back(name);
+  }
+  ZooOutcome outcome;
+  for (int step = 0; step < steps; ++step) {
+    const std::vector<at::Tensor> batch = c.model->make_batch(step);
+    Feeds feeds;
+    for (size_t i = 0; i < batch.size(); ++i) feeds[c.model->inputs[i].name] = batch[i];
+    outcome.losses.push_back(session.run(op, losses, feeds));
+  }
+  for (const Variable& variable : graph.variables().all()) {
+    outcome.variables.emplace(variable.name, variable.tensor.detach().cpu().clone());
+  }
+  return outcome;
 }
 
 }  // namespace tensorpack

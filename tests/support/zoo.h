@@ -5,11 +5,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/graph/tensor_spec.h"
+#include "tensorpack/session/session.h"
 
 namespace tensorpack {
 
@@ -36,5 +38,24 @@ const std::vector<ZooModel>& zoo();
 
 /// Defines one training step of the model: losses ("loss0" ...), gradients, update.
 Op define_training(Graph& graph, const ZooModel& model, ZooOptimizer optimizer);
+
+/// A model and how it is trained.
+struct ZooCase {
+  const ZooModel* model = nullptr;
+  ZooOptimizer optimizer = ZooOptimizer::kSgd;
+};
+void PrintTo(const ZooCase& c, std::ostream* out);
+std::string name_of(const ZooCase& c);
+/// Every model with every optimizer.
+std::vector<ZooCase> all_zoo_cases();
+
+struct ZooOutcome {
+  std::vector<std::vector<at::Tensor>> losses = {};  // of each step; a GAN has two
+  std::map<std::string, at::Tensor> variables = {};  // at the end, on the host
+};
+
+/// Makes some steps from a fixed seed.
+ZooOutcome train(const ZooCase& c, int steps, SessionOptions options,
+                 c10::Device device = c10::kCPU);
 
 }  // namespace tensorpack

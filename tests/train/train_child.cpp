@@ -56,7 +56,7 @@ class PrintCost final : public Callback {
  public:
   explicit PrintCost(int64_t stop) : stop_(stop) {}
   RunArgs before_run(RunContext&) override { return {.fetches = {"cost"}}; }
-  void after_run(RunContext&, const std::vector<at::Tensor>& values) override {
+  void after_run(RunContext&, const FetchedValues& values) override {
     say(fmt::format("step {}.{} cost {:a}", epoch_num(), global_step(), values[0].item<double>()));
   }
   void trigger_step() override {

@@ -237,7 +237,7 @@ TEST(TrainerEventsTest, TheFirstFailureIsTheOneThrown) {
 class RequestStop final : public Callback {
  public:
   explicit RequestStop(int run) : runs_left_(run) {}
-  void after_run(RunContext& context, const std::vector<at::Tensor>&) override {
+  void after_run(RunContext& context, const FetchedValues&) override {
     if (runs_left_-- == 0) context.request_stop();
   }
 

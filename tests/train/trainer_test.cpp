@@ -215,7 +215,7 @@ class TwoGroups final : public Trainer {
 TEST(TrainerTest, SeveralGroupsOfHooksAreAnOverrideAway) {
   struct Counter final : Hook {
     int runs = 0;
-    void after_run(RunContext&, const std::vector<at::Tensor>&) override { ++runs; }
+    void after_run(RunContext&, const FetchedValues&) override { ++runs; }
   } counter;
   TwoGroups trainer(counter);
   trainer.train({.steps_per_epoch = 3, .max_epoch = 1});

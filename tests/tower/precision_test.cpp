@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models in bfloat16 with float32 variables.
-#include "tensorpack/models/mixed_precision.h"
+#include "tensorpack/tower/precision.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ std::vector<double> costs(ExecutorKind executor, bool mixed) {
       .body = [&](const std::vector<Tensor>& in) -> NamedTensors {
         TowerContext tower(graph);
         const Tensor logits = [&] {
-          const MixedPrecision precision(mixed);
+          const MixedPrecision precision(mixed ? Precision::kBFloat16 : Precision::kFloat32);
           return logits_of(in[0]);
         }();
         EXPECT_EQ(logits.scalar_type(), mixed ? at::kBFloat16 : at::kFloat);
@@ -78,7 +78,7 @@ TEST(MixedPrecisionTest, ScopesNestAndEnd) {
     const MixedPrecision outer;
     EXPECT_EQ(FullyConnected("a", x, {.units = 2}).scalar_type(), at::kBFloat16);
     {
-      const MixedPrecision inner(false);
+      const MixedPrecision inner(Precision::kFloat32);
       EXPECT_EQ(FullyConnected("b", x, {.units = 2}).scalar_type(), at::kFloat);
     }
     EXPECT_EQ(FullyConnected("c", x, {.units = 2}).scalar_type(), at::kBFloat16);

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/cuda/graph_runner.h"
+
+#include <ATen/ATen.h>
+#include <ATen/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <fmt/format.h>
+
+#include "tensorpack/graph/graph.h"
+#include "tensorpack/utils/logger.h"
+
+namespace tensorpack::cuda {
+namespace {
+
+std::vector<at::Tensor> copies_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> copies;
+  copies.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) copies.push_back(tensor.clone());
+  return copies;
+}
+
+// What is issued to `after` from now on waits for what was issued to `before`.
+void order(c10::cuda::CUDAStream before, c10::cuda::CUDAStream after) {
+  at::cuda::CUDAEvent event;
+  event.record(before);
+  event.block(after);
+}
+
+// While it lives, notices operators that wait for the device: those cannot be captured.
+class WaitWatch final : public c10::WarningHandler {
+ public:
+  explicit WaitWatch(const Program& program) : program_(program), guard_(this) {
+    c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_WARN);
+  }
+  ~WaitWatch() override {
+    c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_DISABLED);
+  }
+
+  void process(const c10::Warning& warning) override {
+    if (warning.msg().find("synchronizing CUDA operation") == std::string::npos) {
+      c10::WarningHandler::process(warning);
+    } else if (culprit_.empty()) {
+      culprit_ = program_.current_op();
+    }
+  }
+
+  const std::string& culprit() const { return culprit_; }
+
+ private:
+  const Program& program_;
+  c10::WarningUtils::WarningHandlerGuard guard_;
+  std::string culprit_;
+};
+
+bool is_on_host(const Value& value) {
+  return value.options.device().is_cpu() && value.kind != ValueKind::kConstant;
+}
+
+std::string describe(const Node& node, const Value& value) {
+  const std::string what = value.kind == ValueKind::kVariable ? "the variable '" + value.name + "'"
+                           : value.kind == ValueKind::kInput  ? "the input '" + value.name + "'"
+                                                              : "a tensor";
+  return fmt::format("{}{} works on {} in host memory", node.op_name(),
+                     node.scope.empty() ? "" : " in scope '" + node.scope + "'", what);
+}
+
+}  // namespace
+
+std::optional<std::string> obstacle_to_capture(const Trace& trace) {
+  for (const Node& node : trace.nodes) {
+    std::optional<std::string> obstacle;
+    const auto look = [&](ValueId id) {
+      if (!obstacle && is_on_host(trace.values[id])) obstacle = describe(node, trace.values[id]);
+    };
+    node.for_each_argument(look);
+    node.for_each_result(look);
+    if (obstacle) return obstacle;
+  }
+  return std::nullopt;
+}
+
+GraphRunner::GraphRunner(std::string op_name, const Trace& trace,
+                         const std::vector<std::string>& fetches,
+                         std::shared_ptr<const CaptureSpace> space)
+    : op_name_(std::move(op_name)),
+      space_(std::move(space)),
+      // Captured memory is fixed anyway.
+      program_(trace, fetches, {.largest_kept_buffer = 0}) {
+  for (ValueId id : trace.inputs) {
+    const Value& value = trace.values[id];
+    inputs_.push_back(at::empty_strided(value.sizes, value.strides, value.options));
+  }
+  if (const auto obstacle = obstacle_to_capture(trace)) give_up(*obstacle);
+}
+
+std::vector<at::Tensor> GraphRunner::run(const std::vector<at::Tensor>& inputs) {
+  const c10::cuda::CUDAGuard on_device(space_->device);
+  if (may_capture_ && !is_warm_) return warm_up(inputs);
+  if (may_capture_ && !capture_) capture();
+  return capture_ ? launch(inputs) : copies_of(program_.run(inputs));
+}
+
+std::vector<at::Tensor> GraphRunner::warm_up(const std::vector<at::Tensor>& inputs) {
+  // Memory of the recording is of the other stream: without use from here on.
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream();
+  order(stream, space_->stream);
+  std::vector<at::Tensor> values;
+  {
+    const c10::cuda::CUDAStreamGuard on_capture_stream(space_->stream);
+    const WaitWatch watch(program_);
+    values = copies_of(program_.run(inputs));
+    if (!watch.culprit().empty()) give_up(watch.culprit() + " waits for the device");
+  }
+  order(space_->stream, stream);
+  is_warm_ = true;
+  return values;
+}
+
+void GraphRunner::capture() {
+  try {
+    capture_.emplace(*space_, [&] { outputs_ = program_.run(inputs_); });
+  } catch (const std::exception& error) {
+    capture_.reset();
+    outputs_.clear();
+    give_up(fmt::format("{}: {}", program_.current_op(), tensorpack::describe(error)));
+  }
+}
+
+std::vector<at::Tensor> GraphRunner::launch(const std::vector<at::Tensor>& inputs) {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    inputs_[i].copy_(inputs[i].detach(), /*non_blocking=*/true);
+  }
+  capture_->launch();
+  return copies_of(outputs_);
+}
+
+void GraphRunner::give_up(const std::string& reason) {
+  may_capture_ = false;
+  inputs_.clear();
+  log::warning("Op '{}' cannot be captured as a CUDA graph and is replayed instead: {}.", op_name_,
+               reason);
+}
+
+}  // namespace tensorpack::cuda

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/input_source/staging_input.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <deque>
+
+#include "tensorpack/graph/torch_compat.h"
+#include "tensorpack/input_source/detail/producer.h"
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+namespace {
+
+struct Staged {
+  DataPoint batch = {};
+  std::unique_ptr<c10::Event> arrival = {};  // null for batches that were not copied
+};
+
+// Copies batches to a device on a stream of its own.
+class Copier {
+ public:
+  explicit Copier(c10::Device device)
+      : device_(device), backend_(device.type()), stream_(backend_.getStreamFromGlobalPool(device)) {
+    if (!device_.has_index()) device_ = stream_.device();
+  }
+
+  // On the thread that works ahead.
+  Staged stage(DataPoint batch) const {
+    const c10::StreamGuard on_copy_stream(stream_);
+    for (at::Tensor& tensor : batch) {
+      if (!tensor.device().is_cpu()) continue;
+      tensor = tensor.pin_memory().to(device_, tensor.scalar_type(), /*non_blocking=*/true);
+    }
+    auto arrival = std::make_unique<c10::Event>(device_.type());
+    arrival->record(stream_);
+    return {std::move(batch), std::move(arrival)};
+  }
+
+  // On the thread of the loop: what it issues next waits for the copy.
+  void hand_over(const Staged& staged) const {
+    const c10::Stream stream = backend_.getStream(device_);
+    staged.arrival->block(stream);
+    for (const at::Tensor& tensor : staged.batch) tensor.record_stream(stream);
+  }
+
+  c10::Event mark() const {
+    c10::Event event(device_.type());
+    event.record(backend_.getStream(device_));
+    return event;
+  }
+
+ private:
+  c10::Device device_;
+  c10::impl::VirtualGuardImpl backend_;
+  c10::Stream stream_;
+};
+
+}  // namespace
+
+class StagingInput::Impl {
+ public:
+  Impl(Owned<InputSource> source, StagingInputOptions options)
+      : source_(std::move(source)), options_(options) {
+    TP_CHECK(static_cast<bool>(source_), "StagingInput", "there is no source. Pass one.");
+    TP_CHECK(options_.ahead > 0 && options_.steps_in_flight > 0, "StagingInput",
+             "ahead {} and steps_in_flight {} must be positive.", options_.ahead,
+             options_.steps_in_flight);
+    size_ = source_->size();
+    if (options_.device.is_cuda()) copier_.emplace(options_.device);
+  }
+
+  void start(int64_t position) {
+    stop();
+    // Here, so that a wrong position is the caller's error.
+    source_->reset_state(position);
+    producer_ =
+        std::make_unique<Producer>(Producer::Work{.thread_name = "StagingInput",
+                                                  .capacity = static_cast<size_t>(options_.ahead),
+                                                  .start = [] {},
+                                                  .make = [this] { return make(); }});
+    stopped_ = false;
+  }
+
+  void stop() {
+    producer_.reset();
+    in_flight_.clear();
+    source_->stop();
+    stopped_ = true;
+  }
+
+  std::optional<DataPoint> next() {
+    if (!producer_) {
+      if (stopped_) return std::nullopt;
+      start(0);
+    }
+    std::optional<Staged> staged = producer_->next();
+    if (!staged) return std::nullopt;
+    if (staged->arrival) {
+      copier_->hand_over(*staged);
+      limit_steps_in_flight();
+    }
+    return std::move(staged->batch);
+  }
+
+  std::optional<int64_t> size() const { return size_; }
+
+ private:
+  using Producer = detail::Producer<Staged>;
+
+  std::optional<Staged> make() {
+    std::optional<DataPoint> batch = source_->next();
+    if (!batch) return std::nullopt;
+    return copier_ ? copier_->stage(std::move(*batch)) : Staged{std::move(*batch), nullptr};
+  }
+
+  // Without it a loop that waits for nothing would fill the memory with batches still to be used.
+  void limit_steps_in_flight() {
+    in_flight_.push_back(copier_->mark());
+    if (static_cast<int64_t>(in_flight_.size()) <= options_.steps_in_flight) return;
+    wait_for(in_flight_.front());
+    in_flight_.pop_front();
+  }
+
+  Owned<InputSource> source_;
+  StagingInputOptions options_;
+  // Asked once: while the producer runs, the source is its alone.
+  std::optional<int64_t> size_;
+  std::optional<Copier> copier_;
+  std::deque<c10::Event> in_flight_;
+  bool stopped_ = false;
+  std::unique_ptr<Producer> producer_;
+};
+
+StagingInput::StagingInput(Owned<InputSource> source, StagingInputOptions options)
+    : impl_(std::make_unique<Impl>(std::move(source), options)) {}
+StagingInput::StagingInput(StagingInput&&) noexcept = default;
+StagingInput& StagingInput::operator=(StagingInput&&) noexcept = default;
+StagingInput::~StagingInput() = default;
+
+void StagingInput::reset_state(int64_t position) { impl_->start(position); }
+std::optional<DataPoint> StagingInput::next() { return impl_->next(); }
+std::optional<int64_t> StagingInput::size() const { return impl_->size(); }
+void StagingInput::stop() { impl_->stop(); }
+
+}  // namespace tensorpack

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include "tensorpack/input_source/input_source.h"
+#include "tensorpack/utils/owned_list.h"
+
+namespace tensorpack {
+
+struct StagingInputOptions {
+  /// Where the batches are wanted.
+  c10::Device device = c10::kCPU;
+  /// How many batches are brought there ahead.
+  int64_t ahead = 1;
+  /// How many steps the loop may issue before the device has done the first of them.
+  int64_t steps_in_flight = 4;
+};
+
+/// Copies the batches of another source to a device ahead of their use: through pinned memory, on a
+/// thread and a stream of its own, beside the step that is running.
+///
+///   StagingInput(QueueInput(FashionMnist("train") | batch(128)), {.device = torch::kCUDA})
+///
+/// launch_train_with_config() puts one around the data of a trainer on CUDA. On the CPU there is
+/// nothing to copy, and the thread merely works ahead.
+class StagingInput final : public InputSource {
+ public:
+  explicit StagingInput(Owned<InputSource> source, StagingInputOptions options = {});
+  StagingInput(StagingInput&&) noexcept;
+  StagingInput& operator=(StagingInput&&) noexcept;
+  ~StagingInput() override;
+
+  void reset_state(int64_t position = 0) override;
+  std::optional<DataPoint> next() override;
+  std::optional<int64_t> size() const override;
+
+  /// Waits for the source to finish the batch it is making, and ends the thread and the source.
+  void stop() override;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tensorpack

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the CUDA-graph executor promises beyond the numbers.
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <gmock/gmock.h>
+
+#include "tensorpack/cuda/capture.h"
+#include "tensorpack/models/fully_connected.h"
+#include "tensorpack/optim/gradient_processor.h"
+#include "tensorpack/optim/sgd.h"
+#include "tensorpack/session/session.h"
+#include "tests/cuda/device.h"
+#include "tests/session/models.h"
+#include "tests/support/capture.h"
+#include "tests/support/throws.h"
+
+namespace tensorpack::test {
+namespace {
+
+using testing::HasSubstr;
+
+class GraphExecutorTest : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (!IsSkipped()) graph_ = std::make_unique<Graph>(GraphOptions{.device = at::kCUDA});
+  }
+  // Enough runs to be captured and launched again.
+  static constexpr int kRuns = 4;
+
+  std::unique_ptr<Graph> graph_;
+};
+
+TEST_F(GraphExecutorTest, TrainsAsReplayDoes) {
+  Graph other({.device = at::kCUDA});
+  const Op op = define_regression(*graph_);
+  const Op same = define_regression(other);
+  Session captured(*graph_);
+  Session replayed(other, {.executor = ExecutorKind::kReplay});
+  for (int i = 0; i < kRuns; ++i) {
+    const Feeds feeds{{"x", batch_of(4, static_cast<float>(i))}};
+    EXPECT_TRUE(at::equal(captured.run(op, {"cost"}, feeds)[0],
+                          replayed.run(same, {"cost"}, feeds)[0]))
+        << i;
+  }
+}
+
+TEST_F(GraphExecutorTest, ValuesArriveOnTheHost) {
+  const Op op = define_regression(*graph_);
+  Session session(*graph_);
+  for (int i = 0; i < kRuns; ++i) {
+    for (const at::Tensor& value :
+         session.run(op, {"cost", "W", "x", "cost"}, {{"x", batch_of(2)}})) {
+      EXPECT_TRUE(value.device().is_cpu());
+    }
+  }
+}
+
+// A value may be read long after its run: later runs do not write over it.
+TEST_F(GraphExecutorTest, ValuesReadLateAreThoseOfTheirRun) {
+  const Op op = define_on_x(*graph_, [](const at::Tensor& x) -> NamedTensors {
+    return {{"y", x * 2}};
+  });
+  Session session(*graph_);
+  std::vector<FetchedValues> values;
+  for (int i = 0; i < 20; ++i) {
+    values.push_back(session.run(op, {"y"}, {{"x", at::full({1000, 3}, i)}}));
+  }
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_TRUE(at::equal(values[i][0], at::full({1000, 3}, 2.0F * i))) << i;
+  }
+}
+
+// Dropout of ones: which elements remain.
+class CapturedDropout {
+ public:
+  explicit CapturedDropout(Graph& graph)
+      : op_(define_on_x(graph,
+                        [](const at::Tensor& x) -> NamedTensors {
+                          return {{"y", at::dropout(x, 0.5, true)}};
+                        })),
+        session_(graph) {}
+  at::Tensor operator()() { return session_.run(op_, {"y"}, {{"x", at::ones({100, 3})}})[0]; }
+
+ private:
+  Op op_;
+  Session session_;
+};
+
+TEST_F(GraphExecutorTest, DropoutDiffersFromLaunchToLaunchAndRepeatsFromTheSeed) {
+  CapturedDropout dropout(*graph_);
+  at::manual_seed(7);
+  std::vector<at::Tensor> first;
+  for (int i = 0; i < kRuns; ++i) first.push_back(dropout());
+  for (int i = 1; i < kRuns; ++i) EXPECT_FALSE(at::equal(first[i - 1], first[i])) << i;
+  at::manual_seed(7);
+  for (int i = 0; i < kRuns; ++i) EXPECT_TRUE(at::equal(first[i], dropout())) << i;
+}
+
+TEST_F(GraphExecutorTest, LearningRateTakesEffectOnTheNextLaunch) {
+  const Op op = define_regression(*graph_);
+  Session session(*graph_);
+  const Variable& w = graph_->variables().at("W");
+  const Feeds feeds{{"x", batch_of(2)}};
+  for (int i = 0; i < kRuns; ++i) session.run(op, {}, feeds);
+  graph_->variables().at("learning_rate").assign(at::zeros({}));
+  const at::Tensor before = w.tensor.detach().clone();
+  session.run(op, {}, feeds);
+  EXPECT_TRUE(at::equal(w.tensor.detach(), before));
+  graph_->variables().at("learning_rate").assign(at::full({}, 0.5));
+  session.run(op, {}, feeds);
+  EXPECT_FALSE(at::equal(w.tensor.detach(), before));
+}
+
+TEST_F(GraphExecutorTest, NewShapesAreCapturedAgain) {
+  const Op op = define_on_x(*graph_, [](const at::Tensor& x) -> NamedTensors {
+    return {{"sum", x.sum()}};
+  });
+  Session session(*graph_);
+  for (int round = 0; round < 3; ++round) {
+    for (int64_t rows : {2, 5, 3}) {
+      const at::Tensor x = batch_of(rows, static_cast<float>(round));
+      EXPECT_NEAR(session.run(op, {"sum"}, {{"x", x}})[0].item<float>(), x.sum().item<float>(),
+                  1e-4);
+    }
+  }
+}
+
+// The second op would need as much again if each kept memory of its own.
+TEST_F(GraphExecutorTest, ProgramsShareTheirMemory) {
+  const auto deep = [](const at::Tensor& x) -> NamedTensors {
+    at::Tensor y = x.repeat({1, 1000});
+    for (int i = 0; i < 5; ++i) y = at::sin(y) + at::cos(y);
+    return {{"sum", y.sum()}};
+  };
+  const Op first = define_on_x(*graph_, deep, "first");
+  const Op second = define_on_x(*graph_, deep, "second");
+  Session session(*graph_);
+  const Feeds feeds{{"x", at::ones({1000, 3})}};  // 12 MB for each intermediate result
+  const auto reserved_after = [&](const Op& op) {
+    for (int i = 0; i < kRuns; ++i) session.run(op, {"sum"}, feeds);
+    c10::cuda::CUDACachingAllocator::emptyCache();
+    return c10::cuda::CUDACachingAllocator::getDeviceStats(0).reserved_bytes[0].current;
+  };
+  const int64_t one = reserved_after(first);
+  const int64_t two = reserved_after(second);
+  EXPECT_GT(one, 12 << 20);
+  EXPECT_LT(two - one, 12 << 20);
+}
+
+TEST_F(GraphExecutorTest, HostOperatorsAreReplayedAndTheLogSaysWhy) {
+  const Op op = define_on_x(*graph_, [](const at::Tensor& x) -> NamedTensors {
+    return {{"y", (x.cpu() + 1).to(at::kCUDA) * 2}};
+  });
+  Session session(*graph_);
+  const std::string log = stdout_of([&] {
+    for (int i = 0; i < kRuns; ++i) {
+      const at::Tensor x = batch_of(2, static_cast<float>(i));
+      EXPECT_TRUE(at::allclose(session.run(op, {"y"}, {{"x", x}})[0], (x + 1) * 2));
+    }
+  });
+  EXPECT_THAT(log, HasSubstr("Op 'step' cannot be captured as a CUDA graph and is replayed"));
+  EXPECT_THAT(log, HasSubstr("in host memory"));
+}
+
+TEST_F(GraphExecutorTest, OperatorsThatWaitForTheDeviceAreReplayedAndNamed) {
+  auto optimizer = apply_grad_processors(SGD({.lr = 0.1}), {CheckGradient()});
+  const Op op = define_on_x(*graph_, [&](const at::Tensor& x) -> NamedTensors {
+    const at::Tensor cost = FullyConnected("fc", x, {.units = 2}).square().mean();
+    minimize(optimizer, cost, graph_->variables().trainable());
+    return {{"cost", cost}};
+  });
+  Session session(*graph_);
+  const std::string log = stdout_of([&] {
+    for (int i = 0; i < kRuns; ++i) session.run(op, {"cost"}, {{"x", batch_of(2)}});
+  });
+  EXPECT_THAT(log, HasSubstr("tensorpack::check_finite waits for the device"));
+}
+
+TEST_F(GraphExecutorTest, FailedCaptureLeavesTheProcessUsable) {
+  const cuda::CaptureSpace space(0);
+  at::Tensor x = at::ones({4}, at::kCUDA);
+  EXPECT_ANY_THROW(cuda::Capture(space, [&] {
+    x = at::dropout(x, 0.5, true);
+    x.sum().item<float>();  // waits
+  }));
+  EXPECT_EQ(at::ones({3}, at::kCUDA).sum().item<float>(), 3);
+  EXPECT_EQ(at::rand({3}, at::kCUDA).numel(), 3);
+  // Everything works again, in the same memory too.
+  at::Tensor y;
+  cuda::Capture good(space, [&] { y = at::ones({4}, at::kCUDA) + 1; });
+  good.launch();
+  EXPECT_EQ(y.sum().item<float>(), 8);
+  CapturedDropout dropout(*graph_);
+  for (int i = 0; i < kRuns; ++i) dropout();
+  EXPECT_FALSE(at::equal(dropout(), dropout()));
+}
+
+TEST_F(GraphExecutorTest, TooLittleMemoryIsAnErrorWithTheFigures) {
+  const Op op = define_on_x(*graph_, [](const at::Tensor& x) -> NamedTensors {
+    return {{"y", x.repeat({1, 1 << 18}).exp().sum()}};
+  });
+  Session session(*graph_, {.verify = false});
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  c10::cuda::CUDACachingAllocator::setMemoryFraction(0.01, 0);
+  EXPECT_ERROR(session.run(op, {"y"}, {{"x", at::ones({1000, 3})}}), "[run 'step'] CUDA out of");
+  c10::cuda::CUDACachingAllocator::setMemoryFraction(1, 0);
+  EXPECT_NEAR(session.run(op, {"y"}, {{"x", at::zeros({1, 3})}})[0].item<float>(), 3 << 18, 1);
+}
+
+TEST_F(GraphExecutorTest, HostReadInTheTowerFunctionIsAnErrorBeforeTheFirstStep) {
+  const Op op = define_on_x(*graph_, [](const at::Tensor& x) -> NamedTensors {
+    return {{"y", x.sum().item<float>() > 0 ? x : -x}};
+  });
+  Session session(*graph_);
+  EXPECT_ERROR(session.run(op, {"y"}, {{"x", batch_of(2)}}), "_local_scalar_dense");
+}
+
+TEST_F(GraphExecutorTest, DeviceThatDoesNotExistIsAnError) {
+  EXPECT_ERROR(Graph({.device = c10::Device(at::kCUDA, 77)}),
+               "[graph] the device cuda:77 does not exist: there are");
+}
+
+TEST_F(GraphExecutorTest, GraphsOnTheCpuCannotBeCaptured) {
+  Graph cpu;
+  EXPECT_ERROR(Session(cpu, {.executor = ExecutorKind::kCudaGraph}),
+               "ExecutorKind::kCudaGraph was asked for on the cpu");
+}
+
+}  // namespace
+}  // namespace tensorpack::test
