@@ -2,8 +2,15 @@
 // Where libtorch 1.13 and 2.x differ. Nowhere else is the version asked for.
 #pragma once
 
+#include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <torch/version.h>
+
+#include <optional>
+
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 9)
+#include <c10/core/CachingDeviceAllocator.h>
+#endif
 
 namespace tensorpack {
 
@@ -34,6 +41,35 @@ inline void set_cuda_autocast(bool enabled) {
   at::autocast::set_autocast_gpu_dtype(at::kBFloat16);
   at::autocast::set_enabled(enabled);
 #endif
+}
+
+/// Attention of [N, heads, T, E] in one kernel; nullopt where libtorch has none.
+inline std::optional<at::Tensor> fused_attention([[maybe_unused]] const at::Tensor& query,
+                                                 [[maybe_unused]] const at::Tensor& key,
+                                                 [[maybe_unused]] const at::Tensor& value,
+                                                 [[maybe_unused]] double dropout,
+                                                 [[maybe_unused]] bool causal) {
+#if TORCH_VERSION_MAJOR >= 2
+  if (query.is_cuda()) {
+    return at::scaled_dot_product_attention(query, key, value, {}, dropout, causal);
+  }
+#endif
+  return std::nullopt;
+}
+
+/// The most bytes that were allocated on a device at a time; 0 where libtorch does not tell.
+inline int64_t peak_device_bytes([[maybe_unused]] c10::Device device) {
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 9)
+  if (device.is_cuda()) {
+    constexpr size_t kAllPools = 0;
+    const auto index = device.has_index() ? device.index() : c10::DeviceIndex{0};
+    return c10::getDeviceAllocator(device.type())
+        ->getDeviceStats(index)
+        .allocated_bytes[kAllPools]
+        .peak;
+  }
+#endif
+  return 0;
 }
 
 }  // namespace tensorpack
