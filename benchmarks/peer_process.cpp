@@ -69,13 +69,10 @@ PeerProcess::PeerProcess(std::vector<std::string> command) : process_(std::make_
   process_->facts = greeting.substr(std::min(greeting.size(), std::strlen("ready ")));
 }
 
-std::string PeerProcess::interpreter() {
-  const char* chosen = std::getenv("TENSORPACK_BENCH_PYTHON");
-  return chosen != nullptr ? chosen : "/usr/bin/python3";
-}
-
 PeerProcess PeerProcess::python(const std::string& script, std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), {interpreter(), TENSORPACK_BENCH_PEERS "/" + script});
+  const char* chosen = std::getenv("TENSORPACK_BENCH_PYTHON");
+  arguments.insert(arguments.begin(), {chosen != nullptr ? chosen : "/usr/bin/python3",
+                                       TENSORPACK_BENCH_PEERS "/" + script});
   return PeerProcess(std::move(arguments));
 }
 

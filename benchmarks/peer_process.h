@@ -24,11 +24,9 @@ class PeerProcess {
  public:
   explicit PeerProcess(std::vector<std::string> command);
 
-  /// Runs `benchmarks/peers/<script>` with the interpreter().
+  /// Runs `benchmarks/peers/<script>` with Debian's Python, or with the one TENSORPACK_BENCH_PYTHON
+  /// names.
   static PeerProcess python(const std::string& script, std::vector<std::string> arguments = {});
-
-  /// Debian's Python, or the one that TENSORPACK_BENCH_PYTHON names.
-  static std::string interpreter();
 
   /// Has the peer make `steps` steps and returns the seconds it took for them.
   double operator()(int64_t steps) const;

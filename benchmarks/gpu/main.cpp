@@ -112,8 +112,9 @@ void add_options(CLI::App& app, Flags& flags) {
 }
 
 void serve(const Flags& flags) {
+  const c10::Device device(flags.contest.device == "cuda" ? "cuda:0" : "cpu");
   for (const GpuTask& task : gpu_tasks(flags.tiny)) {
-    if (task.name == flags.serve) return serve_gpu_task(task, c10::Device(flags.contest.device));
+    if (task.name == flags.serve) return serve_gpu_task(task, device);
   }
   throw make_error("bench", "there is no task '{}'. See --list.", flags.serve);
 }
