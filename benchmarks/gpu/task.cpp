@@ -31,7 +31,8 @@ std::vector<GpuTask> gpu_tasks(bool tiny) {
        .batch = 128,
        .size = 32,
        .host_data = true,
-       .peers = {"lightning", "device_data"}},
+       .peers = {"lightning", "device_data"},
+       .at_once = 1},  // neither tells others when it uses the device
       {.name = "alexnet",
        .model = "alexnet",
        .batch = 256,

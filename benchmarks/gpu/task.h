@@ -18,7 +18,7 @@ struct GpuTask {
   bool host_data = false;  ///< shuffled from the host's memory instead of one batch on the device
   bool tiny = false;       ///< for tests on the CPU
   std::vector<std::string> peers = {};
-  size_t at_once = 4;  ///< how many peers fit into the device's memory beside ours
+  size_t at_once = 4;  ///< how many peers may live beside ours
 
   /// What a step works off: images or tokens.
   int64_t items() const { return model == "gpt2" ? batch * size : batch; }
