@@ -5,10 +5,10 @@ SETUP ?= tools/setup
 JOBS ?= $(shell nproc)
 BUILD := build/$(PRESET)
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test bench format lint docs clean
+.PHONY: help setup build run test bench bench-gpu format lint docs clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Install what the build needs (Debian)
 	@$(SETUP)
@@ -29,6 +29,10 @@ test: build ## Run the tests: make test LABEL=unit
 bench: SETUP += --bench
 bench: build ## Run the benchmarks: make bench ARGS="--filter engine/"
 	@$(BUILD)/benchmarks/bench --json build/bench.json $(ARGS)
+
+bench-gpu: build ## Run the benchmarks on a GPU: make bench-gpu PRESET=cuda ARGS="--filter gpu/resnet50"
+	@TENSORPACK_BENCH_PYTHON=$${TENSORPACK_BENCH_PYTHON:-python3} \
+	  $(BUILD)/benchmarks/gpu/bench_gpu --json build/bench-gpu.json $(ARGS)
 
 format: ## Format the sources
 	@tools/format

@@ -69,36 +69,49 @@ std::function<double(int64_t)> Timed::time_each(std::function<void()> step) {
 }
 
 Figure Stopwatch::compare(const CompareOptions& options) const {
-  int repetitions = repetitions_ > 0 ? repetitions_ : options.repetitions;
-  auto our_steps = steps_for(options.ours, options.min_seconds);
-  auto peer_steps = steps_for(options.peer, options.min_seconds);
-  std::vector<double> ours, peer;
-  for (int i = 0; i < repetitions; ++i) {
-    // Who goes first changes too, so that neither always inherits the other's caches.
-    if (i % 2 == 0) ours.push_back(microseconds_per_step(options.ours, our_steps));
-    peer.push_back(microseconds_per_step(options.peer, peer_steps));
-    if (i % 2 == 1) ours.push_back(microseconds_per_step(options.ours, our_steps));
-  }
-  Figure figure{
-      .ours = median(ours),
-      .peer = median(peer),
+  auto medians = alternate({
+      .sides = {options.ours, options.peer},
+      .repetitions = options.repetitions,
+      .min_seconds = options.min_seconds,
+  });
+  return {
+      .value = medians[1] / medians[0],
+      .ours = medians[0],
+      .peer = medians[1],
       .peer_name = options.peer_name,
-      .repetitions = repetitions,
+      .repetitions = repetitions(options.repetitions),
   };
-  figure.value = *figure.peer / *figure.ours;
-  return figure;
+}
+
+std::vector<double> Stopwatch::alternate(const AlternateOptions& options) const {
+  const size_t sides = options.sides.size();
+  std::vector<int64_t> steps;
+  for (const Timed& side : options.sides) steps.push_back(steps_for(side, options.min_seconds));
+  std::vector<std::vector<double>> times(sides);
+  for (int i = 0; i < repetitions(options.repetitions); ++i) {
+    for (size_t k = 0; k < sides; ++k) {
+      // Who goes first changes too, so that neither always inherits the other's caches.
+      const size_t side = i % 2 == 0 ? k : sides - 1 - k;
+      times[side].push_back(microseconds_per_step(options.sides[side], steps[side]));
+    }
+  }
+  std::vector<double> medians;
+  for (auto& side : times) medians.push_back(median(std::move(side)));
+  return medians;
 }
 
 Figure Stopwatch::measure(const MeasureOptions& options) const {
-  int repetitions = repetitions_ > 0 ? repetitions_ : options.repetitions;
-  auto steps = steps_for(options.step, options.min_seconds);
-  std::vector<double> times;
-  times.reserve(static_cast<size_t>(repetitions));
-  for (int i = 0; i < repetitions; ++i) {
-    times.push_back(microseconds_per_step(options.step, steps));
-  }
-  auto time = median(times);
-  return {.value = time, .unit = "us", .ours = time, .repetitions = repetitions};
+  auto time = alternate({
+      .sides = {options.step},
+      .repetitions = options.repetitions,
+      .min_seconds = options.min_seconds,
+  })[0];
+  return {
+      .value = time,
+      .unit = "us",
+      .ours = time,
+      .repetitions = repetitions(options.repetitions),
+  };
 }
 
 void Suite::add(std::string name, Entry entry) {
@@ -133,7 +146,9 @@ int Suite::run(const SuiteOptions& options) const {
       Figure figure = function(watch);
       auto value =
           fmt::format("{:.4g} {}", figure.value, figure.unit == "ratio" ? "x" : figure.unit);
-      fmt::print(kRow, name, width, value, cell(figure.ours), cell(figure.peer), figure.peer_name);
+      auto separator = figure.peer_name.empty() || figure.note.empty() ? "" : "; ";
+      auto remarks = figure.peer_name + separator + figure.note;
+      fmt::print(kRow, name, width, value, cell(figure.ours), cell(figure.peer), remarks);
       results.push_back(to_json(name, figure));
     } catch (const Skip& skip) {
       fmt::print("{:<{}}  skipped: {}\n", name, width, skip.what());

@@ -41,6 +41,7 @@ struct Figure {
   std::optional<double> peer = {};
   std::string peer_name = {};
   int repetitions = 1;
+  std::string note = {};  ///< Printed after the peer's name.
 };
 
 /// Something that can be timed: a callable that makes one step, or one that makes `n` steps and
@@ -70,6 +71,12 @@ struct CompareOptions {
   double min_seconds = 0.2;  ///< Each repetition makes as many steps as fill this time.
 };
 
+struct AlternateOptions {
+  std::vector<Timed> sides = {};
+  int repetitions = 9;
+  double min_seconds = 0.2;
+};
+
 struct MeasureOptions {
   Timed step = {};
   int repetitions = 9;
@@ -84,6 +91,12 @@ class Stopwatch {
 
   /// Alternates ours and the peer, so that both see the same weather; the medians count.
   Figure compare(const CompareOptions& options) const;
+
+  /// The same for any number of sides: the median microseconds per step of each.
+  std::vector<double> alternate(const AlternateOptions& options) const;
+
+  /// How often each side is timed, when an entry asks for `repetitions`.
+  int repetitions(int repetitions) const { return repetitions_ > 0 ? repetitions_ : repetitions; }
 
   /// The median time of a step, in microseconds.
   Figure measure(const MeasureOptions& options) const;

@@ -58,6 +58,16 @@ TEST(StopwatchTest, SidesAlternate) {
             "po");
 }
 
+TEST(StopwatchTest, AnyNumberOfSidesTakesTurns) {
+  std::string order;
+  const auto side = [&](char name) {
+    return [&order, name](int64_t) { return order += name, 1.0; };
+  };
+  const auto medians = Stopwatch(2).alternate({.sides = {side('a'), side('b'), side('c')}});
+  EXPECT_EQ(order, "abcabccba");
+  EXPECT_THAT(medians, ElementsAre(1e6, 1e6, 1e6));
+}
+
 TEST(SuiteTest, WritesWhatRanAndLeavesOutWhatWasSkipped) {
   auto path = std::filesystem::path(testing::TempDir()) / "bench_test.json";
   Suite suite;
@@ -86,6 +96,12 @@ TEST(PeerProcessTest, AnswersEachRequest) {
   PeerProcess peer({"sh", "-c", "echo ready; while read n; do echo $n.5; done"});
   EXPECT_EQ(peer(3), 3.5);
   EXPECT_EQ(peer(10), 10.5);
+}
+
+TEST(PeerProcessTest, FactsStandBehindReady) {
+  PeerProcess peer({"sh", "-c", "echo 'ready {\"parameters\": 3}'; read n; echo 7"});
+  EXPECT_EQ(peer.facts(), "{\"parameters\": 3}");
+  EXPECT_EQ(peer.ask("memory"), 7);
 }
 
 TEST(PeerProcessTest, PeerThatCannotServeIsSkipped) {

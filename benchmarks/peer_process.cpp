@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -17,6 +18,7 @@ namespace tensorpack::bench {
 
 struct PeerProcess::Process {
   std::string name;
+  std::string facts;
   pid_t pid = 0;
   int channel = -1;  // our end of a socket pair, the peer's standard input and output
   std::FILE* replies = nullptr;
@@ -62,8 +64,9 @@ PeerProcess::PeerProcess(std::vector<std::string> command) : process_(std::make_
 
   auto greeting = process_->read_line();
   if (greeting.starts_with("skip: ")) throw Skip(greeting.substr(6));
-  if (greeting != "ready")
+  if (greeting != "ready" && !greeting.starts_with("ready "))
     throw Skip(fmt::format("'{}' ended before it was ready", process_->name));
+  process_->facts = greeting.substr(std::min(greeting.size(), std::strlen("ready ")));
 }
 
 PeerProcess PeerProcess::python(const std::string& script, std::vector<std::string> arguments) {
@@ -73,18 +76,22 @@ PeerProcess PeerProcess::python(const std::string& script, std::vector<std::stri
   return PeerProcess(std::move(arguments));
 }
 
-double PeerProcess::operator()(int64_t steps) const {
-  auto request = fmt::format("{}\n", steps);
+double PeerProcess::operator()(int64_t steps) const { return ask(std::to_string(steps)); }
+
+double PeerProcess::ask(const std::string& request) const {
+  auto line = request + "\n";
   // MSG_NOSIGNAL: a peer that died must not take us along.
-  bool sent = send(process_->channel, request.data(), request.size(), MSG_NOSIGNAL) ==
-              static_cast<ssize_t>(request.size());
+  bool sent = send(process_->channel, line.data(), line.size(), MSG_NOSIGNAL) ==
+              static_cast<ssize_t>(line.size());
   auto reply = sent ? process_->read_line() : "";
   char* end = nullptr;
-  double seconds = std::strtod(reply.c_str(), &end);
+  double number = std::strtod(reply.c_str(), &end);
   TP_CHECK(!reply.empty() && *end == '\0', "PeerProcess",
-           "'{}' was asked for {} steps and answered '{}' instead of seconds. Run it by hand.",
-           process_->name, steps, reply);
-  return seconds;
+           "'{}' was asked for '{}' and answered '{}' instead of a number. Run it by hand.",
+           process_->name, request, reply);
+  return number;
 }
+
+const std::string& PeerProcess::facts() const { return process_->facts; }
 
 }  // namespace tensorpack::bench

@@ -2,9 +2,10 @@
 // A peer that lives in another process, mostly a Python script, and is kept alive so that its
 // repetitions alternate with ours.
 //
-// The peer sets itself up and writes a line, `ready` or `skip: reason`. Then for each line with a
-// number of steps that it reads, it makes the steps and writes the seconds they took; at the end of
-// its input it leaves. See peers/peer.py.
+// The peer sets itself up and writes a line, `ready` or `skip: reason`; facts about itself may
+// stand behind `ready`. Then for each line with a number of steps that it reads, it makes the steps
+// and writes the seconds they took; at the end of its input it leaves. See peers/peer.py. A peer
+// may answer other requests, too, each with a number.
 #pragma once
 
 #include <sys/types.h>
@@ -29,6 +30,12 @@ class PeerProcess {
 
   /// Has the peer make `steps` steps and returns the seconds it took for them.
   double operator()(int64_t steps) const;
+
+  /// The number with which the peer answers.
+  double ask(const std::string& request) const;
+
+  /// What the peer wrote behind `ready`.
+  const std::string& facts() const;
 
  private:
   struct Process;

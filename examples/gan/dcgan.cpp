@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A convolutional GAN draws clothes after Fashion-MNIST; a picture of samples is written each
 // epoch.
+#include "examples/gan/dcgan.h"
+
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -10,10 +12,9 @@
 #include "tensorpack/utils/fs.h"
 
 using namespace tensorpack;  // NOLINT: an example
+using gan::kNoise;
 
 namespace {
-
-constexpr int64_t kNoise = 64;
 
 struct Flags {
   std::string trainer = "joint";
@@ -24,32 +25,6 @@ struct Flags {
   std::string logdir = "train_log/dcgan";
 };
 
-// Doubles height and width.
-Tensor deconv(const std::string& name, const Tensor& l, int64_t filters) {
-  VariableScope scope(name);
-  const Tensor w = get_variable("W", {l.size(1), filters, 4, 4}, init::normal(0.02));
-  const Tensor b = get_variable("b", {filters});
-  return torch::conv_transpose2d(l, w, b, /*stride=*/2, /*padding=*/1);
-}
-
-Tensor generator(const Tensor& z) {
-  VariableScope scope("gen");
-  Tensor l = FullyConnected("fc", z, {.units = 64 * 7 * 7}).view({-1, 64, 7, 7});
-  l = deconv("deconv1", BNReLU("bn0", l), 32);
-  l = deconv("deconv2", BNReLU("bn1", l), 1);
-  return named("image", torch::sigmoid(l).squeeze(1));
-}
-
-// Called twice, for real images and for others; one set of weights.
-Tensor discriminator(const Tensor& image) {
-  VariableScope scope("discrim", Reuse::kAuto);
-  const auto leaky = [](const Tensor& x) { return torch::leaky_relu(x, 0.2); };
-  ArgScope convolutions(Conv2DOptions{.kernel_size = 5, .strides = 2});
-  Tensor l = Conv2D("conv0", image.unsqueeze(1) * 2 - 1, {.filters = 32, .activation = leaky});
-  l = leaky(BatchNorm("bn1", Conv2D("conv1", l, {.filters = 64})));
-  return FullyConnected("fc", l, {.units = 1}).squeeze(1);
-}
-
 gan::Model dcgan(bool wasserstein) {
   const auto player = [&](std::string scope) {
     return Adam({.lr = wasserstein ? 5e-4 : 2e-4, .beta1 = 0.5, .scope = std::move(scope)});
@@ -58,8 +33,8 @@ gan::Model dcgan(bool wasserstein) {
       .inputs = {{"image", {-1, 28, 28}}, {"z", {-1, kNoise}}},
       .build_losses =
           [=](const Tensor& image, const Tensor& z) {
-            const Tensor real = discriminator(image);
-            const Tensor fake = discriminator(generator(z));
+            const Tensor real = gan::discriminator(image);
+            const Tensor fake = gan::discriminator(gan::generator(z));
             wasserstein ? gan::name_wasserstein_losses(real, fake) : gan::name_losses(real, fake);
           },
       .g_optimizer = player("gen"),

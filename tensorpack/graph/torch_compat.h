@@ -2,15 +2,21 @@
 // Where libtorch 1.13 and 2.x differ. Nowhere else is the version asked for.
 #pragma once
 
+#include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/Event.h>
 #include <torch/version.h>
 
+#include <optional>
 #include <thread>
 
 #define TENSORPACK_TORCH_AT_LEAST(major, minor) \
   (TORCH_VERSION_MAJOR > (major) ||             \
    (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
+
+#if TENSORPACK_TORCH_AT_LEAST(2, 9)
+#include <c10/core/CachingDeviceAllocator.h>
+#endif
 
 namespace tensorpack {
 
@@ -37,6 +43,35 @@ inline void wait_for(const c10::Event& event) {
 #else
   while (!event.query()) std::this_thread::yield();
 #endif
+}
+
+/// Attention of [N, heads, T, E] in one kernel; nullopt where libtorch has none.
+inline std::optional<at::Tensor> fused_attention([[maybe_unused]] const at::Tensor& query,
+                                                 [[maybe_unused]] const at::Tensor& key,
+                                                 [[maybe_unused]] const at::Tensor& value,
+                                                 [[maybe_unused]] double dropout,
+                                                 [[maybe_unused]] bool causal) {
+#if TENSORPACK_TORCH_AT_LEAST(2, 0)
+  if (query.is_cuda()) {
+    return at::scaled_dot_product_attention(query, key, value, {}, dropout, causal);
+  }
+#endif
+  return std::nullopt;
+}
+
+/// The most bytes that were allocated on a device at a time; 0 where libtorch does not tell.
+inline int64_t peak_device_bytes([[maybe_unused]] c10::Device device) {
+#if TENSORPACK_TORCH_AT_LEAST(2, 9)
+  if (device.is_cuda()) {
+    constexpr size_t kAllPools = 0;
+    const auto index = device.has_index() ? device.index() : c10::DeviceIndex{0};
+    return c10::getDeviceAllocator(device.type())
+        ->getDeviceStats(index)
+        .allocated_bytes[kAllPools]
+        .peak;
+  }
+#endif
+  return 0;
 }
 
 }  // namespace tensorpack

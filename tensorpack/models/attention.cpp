@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tensorpack/graph/torch_compat.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/error.h"
 
@@ -31,6 +32,28 @@ at::Tensor hide(const at::Tensor& scores, const at::Tensor& visible) {
   return scores.masked_fill(visible.logical_not(), -std::numeric_limits<double>::infinity());
 }
 
+// On [N, heads, T, E / heads].
+at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                  const MultiHeadAttentionOptions& options) {
+  const bool causal = options.causal.value_or(false);
+  const double dropout = is_training() ? options.dropout.value_or(0) : 0;
+  const bool has_mask = options.mask && options.mask->defined();
+  if (!has_mask) {
+    if (auto attended = fused_attention(q, k, v, dropout, causal)) return *attended;
+  }
+  const double scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
+  at::Tensor scores = at::matmul(q * scale, k.transpose(2, 3));
+  if (has_mask) {
+    const bool is_visibility = options.mask->scalar_type() == at::kBool;
+    scores = is_visibility ? hide(scores, *options.mask) : scores + *options.mask;
+  }
+  if (causal) {
+    const auto booleans = q.options().dtype(at::kBool);
+    scores = hide(scores, at::ones({q.size(2), k.size(2)}, booleans).tril());
+  }
+  return at::matmul(at::dropout(at::softmax(scores, -1), dropout, dropout > 0), v);
+}
+
 }  // namespace
 
 at::Tensor MultiHeadAttention(const std::string& name, const at::Tensor& query,
@@ -53,19 +76,8 @@ at::Tensor MultiHeadAttention(const std::string& name, const at::Tensor& query,
     const at::Tensor q = split_heads(project("q", query, features, options), heads);
     const at::Tensor k = split_heads(project("k", key, features, options), heads);
     const at::Tensor v = split_heads(project("v", value, features, options), heads);
-    const double scale = 1 / std::sqrt(static_cast<double>(features / heads));
-    at::Tensor scores = at::matmul(q * scale, k.transpose(2, 3));
-    if (options.mask && options.mask->defined()) {
-      const bool is_visibility = options.mask->scalar_type() == at::kBool;
-      scores = is_visibility ? hide(scores, *options.mask) : scores + *options.mask;
-    }
-    if (options.causal.value_or(false)) {
-      const auto booleans = query.options().dtype(at::kBool);
-      scores = hide(scores, at::ones({query.size(1), key.size(1)}, booleans).tril());
-    }
-    const at::Tensor attention =
-        at::dropout(at::softmax(scores, -1), options.dropout.value_or(0), is_training());
-    const at::Tensor mixed = at::matmul(attention, v).transpose(1, 2).reshape(query.sizes());
+    const at::Tensor attended = attend(q, k, v, options);
+    const at::Tensor mixed = attended.transpose(1, 2).reshape(query.sizes());
     return project("out", mixed, features, options);
   });
 }

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "benchmarks/gpu/serve.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <iostream>
+#include <string>
+
+#include "benchmarks/gpu/training.h"
+#include "tensorpack/graph/torch_compat.h"
+#include "tensorpack/utils/startup.h"
+#include "tensorpack/utils/timer.h"
+
+namespace tensorpack::bench {
+namespace {
+
+double thread_cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+double seconds_of(GpuTraining& training, int64_t steps, torch::Device device) {
+  const Timer timer;
+  for (int64_t i = 0; i < steps; ++i) training.step();
+  synchronize(device);
+  return timer.seconds();
+}
+
+double cpu_seconds_of(GpuTraining& training, int64_t steps, torch::Device device) {
+  synchronize(device);
+  const double start = thread_cpu_seconds();
+  for (int64_t i = 0; i < steps; ++i) training.step();
+  const double taken = thread_cpu_seconds() - start;
+  synchronize(device);
+  return taken;
+}
+
+double reply(const std::string& request, GpuTraining& training, torch::Device device) {
+  constexpr std::string_view kCpu = "cpu ";
+  if (request == "memory") return static_cast<double>(peak_device_bytes(device));
+  if (request.starts_with(kCpu)) {
+    return cpu_seconds_of(training, std::stoll(request.substr(kCpu.size())), device);
+  }
+  return seconds_of(training, std::stoll(request), device);
+}
+
+// Standard output, from which everything else that is printed is turned away.
+class Answers {
+ public:
+  Answers() : file_(fdopen(dup(STDOUT_FILENO), "w")) { dup2(STDERR_FILENO, STDOUT_FILENO); }
+  ~Answers() { std::fclose(file_); }
+  Answers(const Answers&) = delete;
+  Answers& operator=(const Answers&) = delete;
+
+  void write(const std::string& line) {
+    fmt::print(file_, "{}\n", line);
+    std::fflush(file_);
+  }
+
+ private:
+  std::FILE* file_;
+};
+
+}  // namespace
+
+void serve_gpu_task(const GpuTask& task, c10::Device device) {
+  Answers answers;
+  tune_process();
+  torch::zeros({1}, device);  // creating the context is no part of the first step
+  const Timer timer;
+  GpuTraining training(task, device);
+  seconds_of(training, 1, device);
+  const double first_step = timer.seconds();
+  seconds_of(training, task.tiny ? 2 : 5, device);
+  answers.write(fmt::format(R"(ready {{"parameters": {}, "first_step": {}}})",
+                            training.parameters(), first_step));
+  for (std::string request; std::getline(std::cin, request);) {
+    answers.write(fmt::format("{}", reply(request, training, device)));
+  }
+}
+
+}  // namespace tensorpack::bench

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "benchmarks/gpu/task.h"
+
+#include <algorithm>
+
+namespace tensorpack::bench {
+namespace {
+
+// The same models on so little data that a CPU is done at once.
+GpuTask shrunk(GpuTask task) {
+  task.tiny = true;
+  task.batch = 2;
+  if (task.model == "resnet50") task.size = 32;
+  if (task.model == "vgg16") task.size = 32;
+  if (task.model == "alexnet") task.size = 64;
+  if (task.model == "gpt2") task.size = 16;
+  return task;
+}
+
+}  // namespace
+
+std::vector<GpuTask> gpu_tasks(bool tiny) {
+  const std::vector<std::string> all = {"eager", "cuda_graph", "compile",
+                                        "compile_reduce_overhead"};
+  const std::vector<std::string> uncompiled = {"eager", "cuda_graph"};
+  std::vector<GpuTask> tasks = {
+      {.name = "cifar32", .model = "cifar", .batch = 32, .size = 32, .peers = all},
+      {.name = "cifar128", .model = "cifar", .batch = 128, .size = 32, .peers = all},
+      {.name = "cifar128_host_data",
+       .model = "cifar",
+       .batch = 128,
+       .size = 32,
+       .host_data = true,
+       .peers = {"lightning", "device_data"},
+       .at_once = 1},  // neither tells others when it uses the device
+      {.name = "alexnet",
+       .model = "alexnet",
+       .batch = 256,
+       .size = 224,
+       .precision = "bf16",
+       .channels_last = true,
+       .peers = uncompiled},
+      {.name = "vgg16",
+       .model = "vgg16",
+       .batch = 256,
+       .size = 224,
+       .precision = "bf16",
+       .channels_last = true,
+       .peers = uncompiled},
+      {.name = "resnet50",
+       .model = "resnet50",
+       .batch = 256,
+       .size = 224,
+       .precision = "bf16",
+       .channels_last = true,
+       .peers = all,
+       .at_once = 2},
+      {.name = "resnet50_tf32",
+       .model = "resnet50",
+       .batch = 64,
+       .size = 224,
+       .channels_last = true,
+       .peers = uncompiled},
+      {.name = "gpt2",
+       .model = "gpt2",
+       .batch = 16,
+       .size = 1024,
+       .precision = "bf16",
+       .peers = {"eager", "compile"}},
+      {.name = "dcgan", .model = "dcgan", .batch = 64, .size = 28, .peers = uncompiled},
+  };
+  if (tiny) std::transform(tasks.begin(), tasks.end(), tasks.begin(), shrunk);
+  return tasks;
+}
+
+}  // namespace tensorpack::bench

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "benchmarks/gpu/training.h"
+
+#include <torch/cuda.h>
+
+#include <numeric>
+
+#include "examples/gan/dcgan.h"
+#include "examples/models/alexnet.h"
+#include "examples/models/resnet.h"
+#include "examples/models/transformer.h"
+#include "examples/models/vgg.h"
+
+namespace tensorpack::bench {
+namespace {
+
+constexpr int64_t kImages = 50'000;
+
+SessionOptions session_options(const GpuTask& task) {
+  return {.precision = task.precision == "bf16" ? Precision::kBFloat16 : Precision::kTf32};
+}
+
+Tensor cifar(const Tensor& image) {
+  ArgScope convolutions(Conv2DOptions{.kernel_size = 3, .activation = torch::relu});
+  Tensor l = Conv2D("conv0", image, {.filters = 32});
+  l = Conv2D("conv1", l, {.filters = 32, .padding = Padding::valid()});
+  l = Dropout("drop0", MaxPooling("pool0", l, 2), {.rate = 0.25});
+  l = Conv2D("conv2", l, {.filters = 64});
+  l = Conv2D("conv3", l, {.filters = 64, .padding = Padding::valid()});
+  l = Dropout("drop1", MaxPooling("pool1", l, 2), {.rate = 0.25});
+  l = FullyConnected("fc0", l, {.units = 512, .activation = torch::relu});
+  return FullyConnected("fc1", Dropout("drop2", l), {.units = 10});
+}
+
+examples::TransformerOptions gpt2(const GpuTask& task) {
+  if (task.tiny) {
+    return {.vocabulary = 256,
+            .context = task.size,
+            .features = 64,
+            .heads = 2,
+            .layers = 2,
+            .dropout = 0};
+  }
+  // The vocabulary of 50257 is padded to a multiple of 128, as is usual.
+  return {.vocabulary = 50304,
+          .context = task.size,
+          .features = 768,
+          .heads = 12,
+          .layers = 12,
+          .dropout = 0};
+}
+
+int64_t classes(const GpuTask& task) {
+  if (task.model == "gpt2") return gpt2(task).vocabulary;
+  return task.model == "cifar" ? 10 : 1000;
+}
+
+Owned<Optimizer> optimizer_of(const GpuTask& task) {
+  if (task.model == "gpt2") return AdamW({.lr = 3e-4});
+  if (task.model == "dcgan") return Adam({.lr = 2e-4, .beta1 = 0.5, .scope = "gen"});
+  return Momentum(0.01);
+}
+
+// One batch, on the device.
+std::vector<Tensor> constant_batch(const GpuTask& task, torch::Device device) {
+  const auto labels = [&](torch::IntArrayRef shape) {
+    return torch::randint(0, classes(task), shape, torch::TensorOptions(torch::kLong)).to(device);
+  };
+  if (task.model == "gpt2") {
+    return {labels({task.batch, task.size}), labels({task.batch, task.size})};
+  }
+  if (task.model == "dcgan") {
+    return {torch::rand({task.batch, task.size, task.size}).to(device),
+            torch::randn({task.batch, gan::kNoise}).to(device)};
+  }
+  Tensor images = torch::randn({task.batch, 3, task.size, task.size}).to(device);
+  if (task.channels_last) images = images.contiguous(torch::MemoryFormat::ChannelsLast);
+  return {images, labels({task.batch})};
+}
+
+// Random images in the host's memory.
+DataFlowPtr random_images(const GpuTask& task) {
+  const int64_t count = task.tiny ? 1000 : kImages;
+  const Tensor images =
+      torch::randint(0, 256, {count, 3, task.size, task.size}, torch::TensorOptions(torch::kUInt8));
+  const Tensor labels = torch::randint(0, 10, {count}, torch::TensorOptions(torch::kLong));
+  std::vector<DataPoint> points;
+  points.reserve(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) points.push_back({images[i], labels[i]});
+  return std::make_unique<FromList>(std::move(points));
+}
+
+// Reads ahead, and copies to the device ahead of the step that needs the data.
+InputSourcePtr prefetched(DataFlowPtr flow, torch::Device device) {
+  return std::make_unique<StagingInput>(QueueInput(std::move(flow)),
+                                        StagingInputOptions{.device = device});
+}
+
+}  // namespace
+
+GpuTraining::GpuTraining(const GpuTask& task, torch::Device device)
+    : task_(task), device_(device), optimizer_(optimizer_of(task)), graph_({.device = device}) {
+  const bool is_gan = task.model == "dcgan";
+  if (is_gan) second_optimizer_ = Adam({.lr = 2e-4, .beta1 = 0.5, .scope = "discrim"});
+  op_ = graph_.define({
+      .name = task.name,
+      .inputs = inputs(),
+      .body =
+          [this, is_gan](const std::vector<Tensor>& in) {
+            TowerContext tower(graph_);
+            return is_gan ? play(in) : classify(in);
+          },
+      .feeder = feeder(),
+  });
+  graph_.finalize();
+  session_.emplace(graph_, session_options(task));
+}
+
+std::vector<TensorSpec> GpuTraining::inputs() const {
+  if (task_.model == "gpt2") {
+    return {{"words", {-1, task_.size}, torch::kLong}, {"next", {-1, task_.size}, torch::kLong}};
+  }
+  if (task_.model == "dcgan") return {{"image", {-1, 28, 28}}, {"z", {-1, gan::kNoise}}};
+  const auto type = task_.host_data ? torch::kUInt8 : torch::kFloat;
+  return {{"image", {-1, 3, task_.size, task_.size}, type}, {"label", {-1}, torch::kLong}};
+}
+
+InputFeeder GpuTraining::feeder() {
+  if (!task_.host_data) {
+    return [batch = constant_batch(task_, device_)] { return batch; };
+  }
+  source_ = prefetched(random_images(task_) | shuffle() | tensorpack::batch(task_.batch), device_);
+  return [this] { return source_->next().value(); };
+}
+
+Tensor GpuTraining::logits(const Tensor& input) const {
+  if (task_.model == "alexnet") return examples::alexnet(input);
+  if (task_.model == "vgg16") return examples::vgg16(input);
+  if (task_.model == "resnet50") return examples::resnet50(input);
+  if (task_.model == "gpt2") return examples::transformer(input, gpt2(task_));
+  return cifar(task_.host_data ? (input.to(torch::kFloat) - 127.5) / 63.75 : input);
+}
+
+NamedTensors GpuTraining::classify(const std::vector<Tensor>& in) {
+  // The part that computes in the precision of the session.
+  const TowerFunc network = [this](const Tensor& input) { return logits(input); };
+  const Tensor scores = network({in[0]})[0].flatten(0, -2).to(torch::kFloat);
+  const Tensor cost = torch::cross_entropy_loss(scores, in[1].flatten());
+  minimize(*optimizer_, cost, graph_.variables().trainable());
+  return {{"cost", cost}};
+}
+
+// Updates both players of the GAN from one batch and one pass through the networks.
+NamedTensors GpuTraining::play(const std::vector<Tensor>& in) {
+  const auto cross_entropy = [](const Tensor& logits, double label) {
+    return torch::binary_cross_entropy_with_logits(logits, torch::full_like(logits, label));
+  };
+  const Tensor real = gan::discriminator(in[0]);
+  const Tensor fake = gan::discriminator(gan::generator(in[1]));
+  const Tensor d_loss = (cross_entropy(real, 1) + cross_entropy(fake, 0)) / 2;
+  const Tensor g_loss = cross_entropy(fake, 1);
+  const Gradients g = compute_gradients(g_loss, graph_.variables().trainable("^gen/"));
+  const Gradients d = compute_gradients(d_loss, graph_.variables().trainable("^discrim/"));
+  torch::NoGradGuard no_grad;
+  optimizer_->apply_gradients(g);
+  second_optimizer_->apply_gradients(d);
+  return {{"g_loss", g_loss}, {"d_loss", d_loss}};
+}
+
+int64_t GpuTraining::parameters() {
+  const auto variables = graph_.variables().trainable();
+  return std::accumulate(
+      variables.begin(), variables.end(), int64_t{0},
+      [](int64_t sum, const Variable* variable) { return sum + variable->tensor.numel(); });
+}
+
+void synchronize(torch::Device device) {
+  if (device.is_cuda()) torch::cuda::synchronize();
+}
+
+}  // namespace tensorpack::bench
