@@ -5,6 +5,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+
 #include "tensorpack/graph/state_guard.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
@@ -45,6 +47,8 @@ OpBody with_gradients(OpBody body) {
 }  // namespace
 
 Graph::Graph(GraphOptions options) : options_(options) {
+  options_.device = check_device(options_.device);
+  use_device(options_.device);
   global_step_ = &create_variable("global_step", {},
                                   {.role = VariableRole::kGlobal, .dtype = at::kLong}, at::kCPU);
 }
@@ -59,8 +63,11 @@ Op Graph::define(OpOptions options) {
   TP_CHECK(options.body != nullptr, "define", "op '{}' has no body. Pass a callable.",
            options.name);
   check_signature(options.inputs);
+  const c10::Device device = check_device(options.device.value_or(options_.device));
+  use_device(device);
   auto state = std::make_shared<Op::State>(Op::State{.kind = Op::State::Kind::kProgram,
                                                      .name = std::move(options.name),
+                                                     .device = device,
                                                      .inputs = std::move(options.inputs),
                                                      .body = with_gradients(options.body),
                                                      .feeder = std::move(options.feeder)});
@@ -69,9 +76,15 @@ Op Graph::define(OpOptions options) {
   return ops_.back();
 }
 
+void Graph::use_device(c10::Device device) {
+  if (std::find(devices_.begin(), devices_.end(), device) == devices_.end()) {
+    devices_.push_back(device);
+  }
+}
+
 void Graph::build(Op::State& state) {
   std::vector<at::Tensor> trial;
-  for (const TensorSpec& spec : state.inputs) trial.push_back(spec.trial_value(options_.device));
+  for (const TensorSpec& spec : state.inputs) trial.push_back(spec.trial_value(state.device));
   try {
     StateGuard guard(*this);
     state.outputs = specs_of(state.body(trial));
@@ -128,6 +141,19 @@ Variable& Graph::create_variable(const std::string& name, at::IntArrayRef shape,
   Variable& variable = variables_.add({name, value, options.role});
   if (guard_ != nullptr) guard_->on_created(variable);
   return variable;
+}
+
+c10::Device check_device(c10::Device device) {
+  try {
+    return at::empty({0}, at::TensorOptions(device)).device();
+  } catch (const c10::Error& error) {
+    const std::string reason = describe(error);  // an essay; its first sentence says it
+    throw make_error("device",
+                     "'{}' cannot be used: {}. Choose one that this machine has and that this "
+                     "libtorch is built for.",
+                     device.str(),
+                     reason.substr(0, std::min(reason.find(". "), reason.find('\n'))));
+  }
 }
 
 std::string describe(const std::exception& error) {
