@@ -4,7 +4,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <fmt/ranges.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -12,7 +11,6 @@
 #include <cmath>
 
 #include "tensorpack/utils/error.h"
-#include "tensorpack/utils/logger.h"
 
 namespace tensorpack::kernels {
 namespace {
@@ -228,14 +226,6 @@ void check_finite_any(TensorList tensors, const std::vector<std::string>& names)
   }
 }
 
-void log_statistics_any(TensorList tensors, const std::vector<std::string>& names) {
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const Tensor value = tensors[i].to(at::kFloat);
-    log::info("{}: shape [{}], mean {:.4g}, rms {:.4g}.", names[i], fmt::join(value.sizes(), ", "),
-              value.mean().item<double>(), value.square().mean().sqrt().item<double>());
-  }
-}
-
 // Dispatches call by call: the schemas are looked up once.
 template <typename Signature>
 c10::TypedOperatorHandle<Signature> find_operator(const char* name) {
@@ -280,13 +270,6 @@ void check_finite(const std::vector<Tensor>& tensors, const std::vector<std::str
   op.callBoxed(stack);
 }
 
-void log_statistics(const std::vector<Tensor>& tensors, const std::vector<std::string>& names) {
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("tensorpack::log_statistics", "");
-  torch::jit::Stack stack{tensors, names};
-  op.callBoxed(stack);
-}
-
 TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
   library.def(
       "sgd_(Tensor(a!)[] variables, Tensor(b!)[] velocities, Tensor[] gradients, Tensor lr, "
@@ -296,7 +279,6 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
       "Tensor lr, Tensor step, float beta1, float beta2, float epsilon, float weight_decay, "
       "bool decoupled) -> ()");
   library.def("check_finite(Tensor[] tensors, str[] names) -> ()");
-  library.def("log_statistics(Tensor[] tensors, str[] names) -> ()");
 }
 
 TORCH_LIBRARY_IMPL(tensorpack, CPU, library) {
@@ -309,9 +291,6 @@ TORCH_LIBRARY_IMPL(tensorpack, CompositeExplicitAutograd, library) {
   library.impl("adam_", adam_any);
   library.impl("check_finite", [](TensorList tensors, std::vector<std::string> names) {
     check_finite_any(tensors, names);
-  });
-  library.impl("log_statistics", [](TensorList tensors, std::vector<std::string> names) {
-    log_statistics_any(tensors, names);
   });
 }
 

@@ -37,7 +37,4 @@ void adam_(const std::vector<at::Tensor>& variables, const std::vector<at::Tenso
 /// Throws an Error that gives the first of `names` whose tensor has a NaN or an infinity.
 void check_finite(const std::vector<at::Tensor>& tensors, const std::vector<std::string>& names);
 
-/// Logs the shape, mean and root mean square of each tensor under its name.
-void log_statistics(const std::vector<at::Tensor>& tensors, const std::vector<std::string>& names);
-
 }  // namespace tensorpack::kernels
