@@ -2,13 +2,17 @@
 // The update of ResNet-50's variables against torch::optim, in the same process.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
+#include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
 #include <array>
 
 #include "benchmarks/groups.h"
+#include "tensorpack/optim/adagrad.h"
 #include "tensorpack/optim/adam.h"
+#include "tensorpack/optim/rmsprop.h"
 #include "tensorpack/optim/sgd.h"
 #include "tensorpack/session/session.h"
 #include "tensorpack/tower/tower_context.h"
@@ -126,33 +130,34 @@ Figure bandwidth_fraction(const Stopwatch& watch, Ours optimizer, int floats) {
           .repetitions = figure.repetitions};
 }
 
+// An update by ours against one by torch::optim.
+template <typename Theirs, typename Ours, typename Options>
+void add_comparison(Suite& suite, const std::string& name, Ours optimizer, Options options,
+                    const std::string& peer_name) {
+  suite.add(name, [=](const Stopwatch& watch) {
+    Update<Ours> ours(optimizer);
+    TorchUpdate<Theirs, Options> theirs(options);
+    return watch.compare(
+        {.ours = [&] { ours.step(); }, .peer = [&] { theirs.step(); }, .peer_name = peer_name});
+  });
+}
+
 }  // namespace
 
 void add_optim_benchmarks(Suite& suite) {
-  suite.add("optim/adam_vs_torch_optim", [](const Stopwatch& watch) {
-    Update<Adam> ours(Adam({.lr = 1e-3}));
-    TorchUpdate<torch::optim::Adam, torch::optim::AdamOptions> theirs(
-        torch::optim::AdamOptions(1e-3));
-    return watch.compare({.ours = [&] { ours.step(); },
-                          .peer = [&] { theirs.step(); },
-                          .peer_name = "torch::optim::Adam"});
-  });
-  suite.add("optim/momentum_vs_torch_optim", [](const Stopwatch& watch) {
-    Update<SGD> ours(Momentum(0.1));
-    TorchUpdate<torch::optim::SGD, torch::optim::SGDOptions> theirs(
-        torch::optim::SGDOptions(0.1).momentum(0.9));
-    return watch.compare({.ours = [&] { ours.step(); },
-                          .peer = [&] { theirs.step(); },
-                          .peer_name = "torch::optim::SGD, momentum"});
-  });
-  suite.add("optim/momentum_decay_vs_torch_optim", [](const Stopwatch& watch) {
-    Update<SGD> ours(SGD({.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4}));
-    TorchUpdate<torch::optim::SGD, torch::optim::SGDOptions> theirs(
-        torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(1e-4));
-    return watch.compare({.ours = [&] { ours.step(); },
-                          .peer = [&] { theirs.step(); },
-                          .peer_name = "torch::optim::SGD, momentum, decay"});
-  });
+  namespace peer = torch::optim;
+  add_comparison<peer::Adam>(suite, "optim/adam_vs_torch_optim", Adam({.lr = 1e-3}),
+                             peer::AdamOptions(1e-3), "torch::optim::Adam");
+  add_comparison<peer::SGD>(suite, "optim/momentum_vs_torch_optim", Momentum(0.1),
+                            peer::SGDOptions(0.1).momentum(0.9), "torch::optim::SGD, momentum");
+  add_comparison<peer::SGD>(suite, "optim/momentum_decay_vs_torch_optim",
+                            SGD({.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4}),
+                            peer::SGDOptions(0.1).momentum(0.9).weight_decay(1e-4),
+                            "torch::optim::SGD, momentum, decay");
+  add_comparison<peer::RMSprop>(suite, "optim/rmsprop_vs_torch_optim", RMSProp({.lr = 1e-3}),
+                                peer::RMSpropOptions(1e-3), "torch::optim::RMSprop");
+  add_comparison<peer::Adagrad>(suite, "optim/adagrad_vs_torch_optim", Adagrad({.lr = 1e-3}),
+                                peer::AdagradOptions(1e-3), "torch::optim::Adagrad");
   // Adam reads four arrays and writes three; momentum reads three and writes two.
   suite.add("optim/adam_bandwidth_fraction",
             [](const Stopwatch& watch) { return bandwidth_fraction(watch, Adam(), 7); });

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trains one part of a network with Adam and the other with momentum, each at its own rate: a
 // trainer of one's own in ten lines.
-#include <CLI/CLI.hpp>
-
+#include "examples/command_line.h"
 #include "tensorpack/tensorpack.h"
 
 using namespace tensorpack;  // NOLINT: an example
@@ -65,10 +64,5 @@ int main(int argc, char** argv) {
   app.add_option("--epochs", epochs, "Epochs to train")->check(CLI::PositiveNumber);
   app.add_option("--steps", steps, "Steps per epoch")->check(CLI::PositiveNumber);
   app.add_option("--logdir", logdir, "Where numbers and the log go");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  return run_main([&] { train(epochs, steps, logdir); });
+  return run_example(app, argc, argv, [&] { train(epochs, steps, logdir); });
 }

@@ -5,8 +5,7 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
+#include "examples/command_line.h"
 #include "examples/gan/gan_trainer.h"
 #include "examples/gan/png.h"
 #include "tensorpack/utils/fs.h"
@@ -123,10 +122,5 @@ int main(int argc, char** argv) {
   app.add_option("--batch", flags.batch, "Images per step")->check(CLI::PositiveNumber);
   app.add_option("--seed", flags.seed, "Seed of everything random");
   app.add_option("--logdir", flags.logdir, "Where pictures, checkpoints and the log go");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  return run_main([&] { run(flags); });
+  return run_example(app, argc, argv, [&] { run(flags); });
 }

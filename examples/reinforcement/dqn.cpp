@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A deep Q-network learns CartPole from its own games: a callback plays and fills a memory, which
 // is the dataflow that the trainer learns from.
-#include <CLI/CLI.hpp>
 #include <deque>
 #include <numeric>
 
+#include "examples/command_line.h"
 #include "examples/reinforcement/cartpole.h"
 #include "examples/reinforcement/replay.h"
 #include "tensorpack/tensorpack.h"
@@ -135,10 +135,5 @@ int main(int argc, char** argv) {
   app.add_option("--epochs", epochs, "Epochs of 500 steps")->check(CLI::PositiveNumber);
   app.add_option("--seed", seed, "Seed of everything random");
   app.add_option("--logdir", logdir, "Where numbers and the log go");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  return run_main([&] { train(epochs, seed, logdir); });
+  return run_example(app, argc, argv, [&] { train(epochs, seed, logdir); });
 }

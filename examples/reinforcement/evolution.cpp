@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evolution strategies on CartPole: training without gradients, batches, data or tensors. A trainer
 // only needs to know what an iteration is.
-#include <CLI/CLI.hpp>
 #include <numeric>
 
+#include "examples/command_line.h"
 #include "examples/reinforcement/cartpole.h"
 #include "tensorpack/tensorpack.h"
 
@@ -84,10 +84,5 @@ int main(int argc, char** argv) {
   app.add_option("--epochs", epochs, "Epochs of 10 generations")->check(CLI::PositiveNumber);
   app.add_option("--seed", seed, "Seed of everything random");
   app.add_option("--logdir", logdir, "Where numbers and the log go");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  return run_main([&] { train(epochs, seed, logdir); });
+  return run_example(app, argc, argv, [&] { train(epochs, seed, logdir); });
 }

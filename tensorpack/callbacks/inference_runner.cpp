@@ -54,6 +54,7 @@ void InferenceRunner::setup_graph() {
       .name = free_name(graph(), options_.tower_name),
       .tower_func = options_.tower_func,
       .inputs = options_.inputs,
+      .device = options_.device,
   });
   check_fetches();
 }

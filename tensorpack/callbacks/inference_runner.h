@@ -48,6 +48,7 @@ struct InferenceRunnerOptions {
   /// Another model than the trainer's; with it comes `inputs`.
   std::optional<TowerFunc> tower_func = {};
   std::vector<TensorSpec> inputs = {};
+  std::optional<c10::Device> device = {};  ///< the graph's when empty
 };
 
 /// Runs the model in prediction mode over a data set, whenever triggered, and reports what the

@@ -22,6 +22,7 @@ struct PredictionTowerOptions {
   /// The trainer's own when empty; with it comes `inputs`.
   std::optional<TowerFunc> tower_func = {};
   std::vector<TensorSpec> inputs = {};
+  std::optional<c10::Device> device = {};  ///< the graph's when empty
 };
 
 /// The state of a training run. Trainers derive from it (train/trainer.h) and fill it in; callbacks

@@ -28,9 +28,8 @@ void abandon(const CaptureSpace& space) {
   cudaStreamEndCapture(space.stream, &broken);
   if (broken != nullptr) cudaGraphDestroy(broken);
   cudaGetLastError();  // clears it
-  try_to("end allocating", [&] {
-    c10::cuda::CUDACachingAllocator::endAllocateToPool(space.device, space.pool);
-  });
+  try_to("end allocating",
+         [&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(space.device, space.pool); });
   try_to("end allocating on the host",
          [&] { at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(space.pool); });
   try_to("release the memory",

@@ -24,8 +24,8 @@ struct Group {
 
 // As the variable is laid out.
 Tensor laid_out_like(const Tensor& variable, const Tensor& gradient) {
-  const bool fits = gradient.scalar_type() == variable.scalar_type() &&
-                    gradient.strides() == variable.strides();
+  const bool fits =
+      gradient.scalar_type() == variable.scalar_type() && gradient.strides() == variable.strides();
   return fits ? gradient : at::empty_like(variable).copy_(gradient);
 }
 

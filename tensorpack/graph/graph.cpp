@@ -3,8 +3,11 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
+
+#include <algorithm>
 
 #include "tensorpack/graph/state_guard.h"
 #include "tensorpack/utils/error.h"
@@ -43,30 +46,11 @@ OpBody with_gradients(OpBody body) {
   };
 }
 
-// The device with its number, if there is one.
-c10::Device checked(c10::Device device) {
-  if (!device.is_cuda()) return device;
-  TP_CHECK(c10::impl::hasDeviceGuardImpl(device.type()), "graph",
-           "the device is {}, but this libtorch has no CUDA. Install a CUDA libtorch, or leave "
-           "GraphOptions::device at the CPU.",
-           device.str());
-  const c10::impl::VirtualGuardImpl backend(device.type());
-  const int count = backend.deviceCount();
-  TP_CHECK(count > 0, "graph",
-           "the device is {}, but no GPU can be seen. Check nvidia-smi and CUDA_VISIBLE_DEVICES, "
-           "or leave GraphOptions::device at the CPU.",
-           device.str());
-  if (!device.has_index()) device = backend.getDevice();
-  TP_CHECK(device.index() < count, "graph",
-           "the device {} does not exist: there are {}, from cuda:0 on. Choose one of them.",
-           device.str(), count);
-  return device;
-}
-
 }  // namespace
 
 Graph::Graph(GraphOptions options) : options_(options) {
-  options_.device = checked(options_.device);
+  options_.device = check_device(options_.device);
+  use_device(options_.device);
   global_step_ = &create_variable("global_step", {},
                                   {.role = VariableRole::kGlobal, .dtype = at::kLong}, at::kCPU);
 }
@@ -81,8 +65,11 @@ Op Graph::define(OpOptions options) {
   TP_CHECK(options.body != nullptr, "define", "op '{}' has no body. Pass a callable.",
            options.name);
   check_signature(options.inputs);
+  const c10::Device device = check_device(options.device.value_or(options_.device));
+  use_device(device);
   auto state = std::make_shared<Op::State>(Op::State{.kind = Op::State::Kind::kProgram,
                                                      .name = std::move(options.name),
+                                                     .device = device,
                                                      .inputs = std::move(options.inputs),
                                                      .body = with_gradients(options.body),
                                                      .feeder = std::move(options.feeder)});
@@ -91,9 +78,15 @@ Op Graph::define(OpOptions options) {
   return ops_.back();
 }
 
+void Graph::use_device(c10::Device device) {
+  if (std::find(devices_.begin(), devices_.end(), device) == devices_.end()) {
+    devices_.push_back(device);
+  }
+}
+
 void Graph::build(Op::State& state) {
   std::vector<at::Tensor> trial;
-  for (const TensorSpec& spec : state.inputs) trial.push_back(spec.trial_value(options_.device));
+  for (const TensorSpec& spec : state.inputs) trial.push_back(spec.trial_value(state.device));
   try {
     StateGuard guard(*this);
     state.outputs = specs_of(state.body(trial));
@@ -150,6 +143,25 @@ Variable& Graph::create_variable(const std::string& name, at::IntArrayRef shape,
   Variable& variable = variables_.add({name, value, options.role});
   if (guard_ != nullptr) guard_->on_created(variable);
   return variable;
+}
+
+c10::Device check_device(c10::Device device) {
+  if (device.is_cpu()) return device;
+  TP_CHECK(c10::impl::hasDeviceGuardImpl(device.type()), "device",
+           "'{}' cannot be used: this libtorch was built without it. Install a libtorch that has "
+           "it, or use the CPU.",
+           device.str());
+  const c10::impl::VirtualGuardImpl backend(device.type());
+  const int count = backend.deviceCount();
+  TP_CHECK(count > 0, "device",
+           "'{}' cannot be used: no such device can be seen. Check nvidia-smi and "
+           "CUDA_VISIBLE_DEVICES, or use the CPU.",
+           device.str());
+  if (!device.has_index()) device = backend.getDevice();
+  TP_CHECK(device.index() < count, "device",
+           "'{}' cannot be used: there are {}, counted from 0. Choose one of them.", device.str(),
+           count);
+  return device;
 }
 
 std::string describe(const std::exception& error) {

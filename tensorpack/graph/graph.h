@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct OpOptions {
   OpBody body = {};
   /// Empty when inputs are fed to every run.
   InputFeeder feeder = {};
+  std::optional<c10::Device> device = {};  ///< the graph's when empty
 };
 
 /// Variables and ops that belong together. First they are defined, then the graph is made final,
@@ -44,6 +46,8 @@ class Graph {
   Graph& operator=(const Graph&) = delete;
 
   const GraphOptions& options() const { return options_; }
+  /// That of the graph and those of its ops, each once.
+  const std::vector<c10::Device>& devices() const { return devices_; }
   VariableStore& variables() { return variables_; }
   const VariableStore& variables() const { return variables_; }
 
@@ -71,10 +75,12 @@ class Graph {
 
  private:
   friend class StateGuard;
+  void use_device(c10::Device device);
   void build(Op::State& state);
   bool give_up_channels_last();
 
   GraphOptions options_;
+  std::vector<c10::Device> devices_;
   VariableStore variables_;
   Variable* global_step_ = nullptr;
   std::vector<Op> ops_;
@@ -82,6 +88,10 @@ class Graph {
   bool layout_locked_ = false;
   class StateGuard* guard_ = nullptr;  // the innermost guard, told of new variables
 };
+
+/// The same device with its index filled in: "cuda" is the current GPU. Throws an Error when this
+/// machine, or this libtorch, does not have it.
+c10::Device check_device(c10::Device device);
 
 /// The text of an exception without libtorch's stack trace.
 std::string describe(const std::exception& error);

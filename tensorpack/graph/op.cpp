@@ -32,6 +32,11 @@ const std::string& Op::name() const {
   return state_ ? state_->name : empty;
 }
 
+c10::Device Op::device() const {
+  TP_ASSERT(state_ != nullptr);
+  return state_->device;
+}
+
 const std::vector<TensorSpec>& Op::inputs() const {
   TP_ASSERT(state_ != nullptr);
   return state_->inputs;

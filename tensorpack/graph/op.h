@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <functional>
 #include <map>
@@ -43,6 +44,8 @@ class Op {
 
   const std::string& name() const;
   const std::vector<TensorSpec>& inputs() const;
+  /// Where a recorded function runs; its inputs are brought there.
+  c10::Device device() const;
   /// The tensors the op named when it was built; their first dimension is that of the trial input.
   const std::map<std::string, TensorSpec>& outputs() const;
   bool has_output(const std::string& name) const;
@@ -60,6 +63,7 @@ struct Op::State {
   enum class Kind { kProgram, kGroup, kHost };
   Kind kind = Kind::kHost;
   std::string name = {};
+  c10::Device device = c10::kCPU;  // kProgram
   std::vector<TensorSpec> inputs = {};
   std::map<std::string, TensorSpec> outputs = {};
   OpBody body = {};                     // kProgram

@@ -11,8 +11,8 @@ namespace tensorpack {
 StateGuard::StateGuard(Graph& graph) : graph_(graph), outer_(graph.guard_) {
   for (const Variable& variable : graph.variables().all()) state_.save(variable.tensor);
   state_.save(at::detail::getDefaultCPUGenerator());
-  if (graph.options().device.is_cuda()) {
-    state_.save(at::globalContext().defaultGenerator(graph.options().device));
+  for (const c10::Device device : graph.devices()) {
+    if (device.is_cuda()) state_.save(at::globalContext().defaultGenerator(device));
   }
   graph_.guard_ = this;
 }

@@ -32,6 +32,7 @@ at::Tensor find_or_create(CallScope& call, const std::string& path, at::IntArray
   const Reuse reuse = VariableScope::current_reuse();
   Graph& graph = call.graph();
   const std::string full_name = call.options().variable_prefix + path;
+  const c10::Device device = options.device.value_or(call.options().device);
   Variable* variable = graph.variables().find(full_name);
   if (variable == nullptr) {
     TP_CHECK(reuse != Reuse::kReuse, "get_variable",
@@ -44,8 +45,7 @@ at::Tensor find_or_create(CallScope& call, const std::string& path, at::IntArray
              "tower must create the same variables: do not let names depend on the tower or on "
              "the mode. {}",
              path, did_you_mean(path, graph.variables().names()));
-    variable = &graph.create_variable(full_name, shape, options,
-                                      options.device.value_or(call.options().device));
+    variable = &graph.create_variable(full_name, shape, options, device);
   }
   TP_CHECK(variable->tensor.sizes() == shape, "get_variable",
            "'{}' was created with shape [{}] and is now asked for with shape [{}]. Use the same "
@@ -54,7 +54,7 @@ at::Tensor find_or_create(CallScope& call, const std::string& path, at::IntArray
   TP_CHECK(variable->tensor.scalar_type() == options.dtype, "get_variable",
            "'{}' was created as {} and is now asked for as {}. Use the same dtype.", path,
            c10::toString(variable->tensor.scalar_type()), c10::toString(options.dtype));
-  return variable->tensor;
+  return variable->tensor.to(device);  // itself, unless the call runs on another device
 }
 
 }  // namespace
@@ -112,7 +112,7 @@ at::Tensor get_scalar_variable(const std::string& name, double first_value, c10:
         {.init = init::constant(first_value), .role = VariableRole::kGlobal, .dtype = dtype},
         call.options().device);
   }
-  return variable->tensor;
+  return variable->tensor.to(call.options().device);
 }
 
 }  // namespace tensorpack

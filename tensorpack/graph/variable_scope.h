@@ -58,6 +58,9 @@ struct VariableOptions {
 /// rules of a tower function are broken: a second use of the name without Reuse, a shape or type
 /// that differs from the stored one, the reserved word "tower", a new name in a graph that is
 /// final.
+///
+/// In a call on another device than the variable's it returns a copy there, made by every run: it
+/// has the value of the moment and passes gradients on, but what is written to it is lost.
 at::Tensor get_variable(const std::string& name, at::IntArrayRef shape,
                         VariableOptions options = {});
 at::Tensor get_variable(const std::string& name, at::IntArrayRef shape, Initializer init);

@@ -24,7 +24,9 @@ struct Staged {
 class Copier {
  public:
   explicit Copier(c10::Device device)
-      : device_(device), backend_(device.type()), stream_(backend_.getStreamFromGlobalPool(device)) {
+      : device_(device),
+        backend_(device.type()),
+        stream_(backend_.getStreamFromGlobalPool(device)) {
     if (!device_.has_index()) device_ = stream_.device();
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <tuple>
 
@@ -15,6 +16,11 @@ enum class EmaUpdate {
   kSkip,      ///< they stay: for a second pass over other data, as in GANs
 };
 
+/// Averages a tensor over the towers or processes that train together, each counted alike, and
+/// passes gradients back to all of them. Called once for each layer and run, in the scope of the
+/// layer: VariableScope::current_path() tells calls apart where they have to be matched.
+using CrossTowerAverage = std::function<at::Tensor(const at::Tensor&)>;
+
 struct BatchNormOptions {
   std::optional<double> momentum = {};  ///< 0.9: share of the old moving average that is kept
   std::optional<double> epsilon = {};   ///< 1e-5
@@ -26,9 +32,17 @@ struct BatchNormOptions {
   std::optional<Activation> activation = {};   ///< none
   std::optional<EmaUpdate> ema_update = {};    ///< kInternal
   std::optional<Initializer> gamma_init = {};  ///< ones
+  /// Ghost batch norm: in training, every so many examples are normalised by themselves. The batch
+  /// is a multiple of it, or no larger; the moving statistics follow the first part. None.
+  std::optional<int64_t> virtual_batch_size = {};
+  /// Makes the statistics of training those of all towers: it is given E[x] and E[x^2], float32 of
+  /// shape [2, C], and the variance is E[x^2] - E[x]^2 of what it returns. Not together with
+  /// virtual_batch_size. None: every tower has its own.
+  std::optional<CrossTowerAverage> sync_statistics = {};
 
   auto fields() {
-    return std::tie(momentum, epsilon, center, scale, training, activation, ema_update, gamma_init);
+    return std::tie(momentum, epsilon, center, scale, training, activation, ema_update, gamma_init,
+                    virtual_batch_size, sync_statistics);
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include "tensorpack/models/detail/weights.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -25,13 +26,8 @@ at::Tensor Conv1D(const std::string& name, const at::Tensor& input, Conv1DOption
              "{} groups do not divide {} input channels and {} filters. Choose a divisor of both.",
              groups, channels, filters);
 
-    const at::Tensor weight = get_variable("W", {filters, channels / groups, kernel},
-                                           options.kernel_init.value_or(init::he_normal()));
-    detail::add_regularization(options.kernel_regularizer, weight);
-    at::Tensor bias;
-    if (options.use_bias.value_or(true)) {
-      bias = get_variable("b", {filters}, options.bias_init.value_or(init::zeros()));
-    }
+    const auto [weight, bias] =
+        detail::get_weights(options, {filters, channels / groups, kernel}, filters);
     const Padding padding = options.padding.value_or(Padding::same());
     int64_t amount = padding.amount.width;
     at::Tensor padded = input;

@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include "tensorpack/models/detail/weights.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -32,15 +33,9 @@ at::Tensor convolve(const char* layer, const at::Tensor& input, const Conv2DOpti
            "{} groups do not divide {} input channels and {} filters. Choose a divisor of both.",
            groups, channels, *options.filters);
 
-  const at::Tensor weight = get_variable(
-      "W", {*options.filters, channels / groups, kernel.height, kernel.width},
-      {.init = options.kernel_init.value_or(init::he_normal()), .channels_last = true});
-  detail::add_regularization(options.kernel_regularizer, weight);
-  at::Tensor bias;
-  if (options.use_bias.value_or(true)) {
-    bias = get_variable("b", {*options.filters}, options.bias_init.value_or(init::zeros()));
-  }
-
+  const auto [weight, bias] = detail::get_weights(
+      options, {*options.filters, channels / groups, kernel.height, kernel.width},
+      *options.filters);
   const Padding padding = options.padding.value_or(Padding::same());
   Size2D amount = padding.amount;
   at::Tensor padded = input;

@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include "tensorpack/models/detail/weights.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -43,14 +44,8 @@ at::Tensor Conv2DTranspose(const std::string& name, const at::Tensor& input,
              where, "kernel {}x{} and strides {}x{} must be 1 or more.", kernel.height,
              kernel.width, strides.height, strides.width);
 
-    const at::Tensor weight = get_variable(
-        "W", {input.size(1), *options.filters, kernel.height, kernel.width},
-        {.init = options.kernel_init.value_or(init::he_normal()), .channels_last = true});
-    detail::add_regularization(options.kernel_regularizer, weight);
-    at::Tensor bias;
-    if (options.use_bias.value_or(true)) {
-      bias = get_variable("b", {*options.filters}, options.bias_init.value_or(init::zeros()));
-    }
+    const auto [weight, bias] = detail::get_weights(
+        options, {input.size(1), *options.filters, kernel.height, kernel.width}, *options.filters);
     const Padding padding = options.padding.value_or(Padding::same());
     const Border rows =
         border_of(padding.kind, padding.amount.height, kernel.height, strides.height);

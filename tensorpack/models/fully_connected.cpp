@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include "tensorpack/models/detail/weights.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -19,13 +20,8 @@ at::Tensor FullyConnected(const std::string& name, const at::Tensor& input,
              "[N, features].",
              input.dim());
     const at::Tensor flat = input.flatten(1);
-    const at::Tensor weight = get_variable("W", {*options.units, flat.size(1)},
-                                           options.kernel_init.value_or(init::he_normal()));
-    detail::add_regularization(options.kernel_regularizer, weight);
-    at::Tensor bias;
-    if (options.use_bias.value_or(true)) {
-      bias = get_variable("b", {*options.units}, options.bias_init.value_or(init::zeros()));
-    }
+    const auto [weight, bias] =
+        detail::get_weights(options, {*options.units, flat.size(1)}, *options.units);
     return detail::activate(at::linear(flat, weight, bias), options.activation);
   });
 }

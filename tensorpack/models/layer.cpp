@@ -4,14 +4,42 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
+
+namespace tensorpack {
+namespace {
+
+thread_local bool logs_shapes = false;
+
+// The size of the batch does not belong to the layer.
+std::string shape_of(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.dim() == 0) return "[]";
+  Shape shape = tensor.sizes().vec();
+  shape[0] = -1;
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+}  // namespace
+
+LogShapes::LogShapes() : outer_(std::exchange(logs_shapes, true)) {}
+
+LogShapes::~LogShapes() { logs_shapes = outer_; }
+
+}  // namespace tensorpack
 
 namespace tensorpack::detail {
 
-at::Tensor finish_layer(at::Tensor output) { return named("output", std::move(output)); }
+at::Tensor finish_layer(const char* layer, const at::Tensor& input, at::Tensor output) {
+  if (logs_shapes) {
+    log::info_once("{}: {} -> {}", layer_place(layer), shape_of(input), shape_of(output));
+  }
+  return named("output", std::move(output));
+}
 
 std::string layer_place(const char* layer) {
   return fmt::format("{} '{}'", layer, VariableScope::current_path());

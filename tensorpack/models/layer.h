@@ -24,8 +24,25 @@ struct Size2D {
   Size2D(int64_t h, int64_t w) : height(h), width(w) {}
 };
 
+/// While it lives, layers called on this thread log the shapes of input and output, each layer
+/// once:
+///
+///   LogShapes log_shapes;                    // in the tower function
+///   l = Conv2D("conv0", l, {.filters = 32});  // Conv2D 'conv0': [-1, 3, 28, 28] -> [-1, 32, ...
+class [[nodiscard]] LogShapes {
+ public:
+  LogShapes();
+  ~LogShapes();
+  LogShapes(const LogShapes&) = delete;
+  LogShapes& operator=(const LogShapes&) = delete;
+
+ private:
+  bool outer_;
+};
+
 namespace detail {
-at::Tensor finish_layer(at::Tensor output);
+/// Names the output, and logs the shapes inside LogShapes.
+at::Tensor finish_layer(const char* layer, const at::Tensor& input, at::Tensor output);
 /// "Conv2D 'gen/conv3'", for messages.
 std::string layer_place(const char* layer);
 /// Throws an Error that names the layer and the shape unless the input has one of these ranks.
@@ -43,7 +60,7 @@ at::Tensor run_layer(const char* layer, const std::string& name, const at::Tenso
                      Body&& body) {
   VariableScope scope(name);
   try {
-    return detail::finish_layer(body());
+    return detail::finish_layer(layer, input, body());
   } catch (...) {
     detail::rethrow_with_place(layer, input);
   }

@@ -3,9 +3,7 @@
 
 #include <ATen/ATen.h>
 
-#include <mutex>
 #include <regex>
-#include <set>
 #include <vector>
 
 #include "tensorpack/graph/variable_scope.h"
@@ -35,14 +33,6 @@ std::string name_in_tower(const Variable& variable, const std::string& prefix) {
   }
   // Only replicas have the reserved word in their names.
   return variable.name.starts_with("tower") ? "" : variable.name;
-}
-
-// A tower function is called many times; its user needs the list once.
-void log_once(std::string text) {
-  static std::mutex mutex;
-  static std::set<std::string> logged;
-  std::lock_guard<std::mutex> lock(mutex);
-  if (logged.insert(text).second) log::info("{}", text);
 }
 
 }  // namespace
@@ -77,8 +67,9 @@ at::Tensor regularize_cost(const std::string& regex, const Regularizer& func,
     if (names.empty()) {
       log::warning_once("regularize_cost() found no trainable variable that matches '{}'.", regex);
     } else {
-      log_once(fmt::format("regularize_cost() applies to {} variables that match '{}': {}.",
-                           names.size(), regex, join(names)));
+      // A tower function is called many times; its user needs the list once.
+      log::info_once("regularize_cost() applies to {} variables that match '{}': {}.", names.size(),
+                     regex, join(names));
     }
   }
   return named(name, sum_of(costs));

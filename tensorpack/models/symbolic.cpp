@@ -2,11 +2,33 @@
 #include "tensorpack/models/symbolic.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <fmt/ranges.h>
+#include <torch/library.h>
 
+#include <algorithm>
+
+#include "tensorpack/graph/call_scope.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
 
 namespace tensorpack {
+namespace {
+
+// Boxed: versions of libtorch differ in what a kernel calls a string.
+void log_statistics(const c10::OperatorHandle&, torch::jit::Stack* stack) {
+  constexpr int64_t kShown = 20;
+  const std::string message = torch::jit::pop(*stack).toStringRef();
+  const at::Tensor x = torch::jit::pop(*stack).toTensor();
+  const at::Tensor values = x.detach().to(at::kCPU, at::kDouble).flatten();
+  const at::Tensor shown = values.narrow(0, 0, std::min(kShown, values.numel())).contiguous();
+  log::info("{}: shape [{}], mean {:.4g}, rms {:.4g}, values [{:.4g}{}].", message,
+            fmt::join(x.sizes(), ", "), values.mean().item<double>(), rms(values).item<double>(),
+            fmt::join(shown.data_ptr<double>(), shown.data_ptr<double>() + shown.numel(), ", "),
+            shown.numel() < values.numel() ? ", ..." : "");
+}
+
+}  // namespace
 
 at::Tensor prediction_incorrect(const at::Tensor& logits, const at::Tensor& label, int64_t topk) {
   TP_CHECK(logits.dim() == 2 && label.dim() == 1 && logits.size(0) == label.size(0),
@@ -30,6 +52,27 @@ at::Tensor huber_loss(const at::Tensor& x, double delta) {
   TP_CHECK(delta > 0, "huber_loss", "delta is {}. It must be above 0.", delta);
   const at::Tensor size = x.abs();
   return at::where(size <= delta, 0.5 * x.square(), delta * (size - 0.5 * delta));
+}
+
+at::Tensor print_stat(const at::Tensor& x, const std::string& message) {
+  TP_CHECK(x.defined(), "print_stat", "the tensor is undefined. Compute it first.");
+  const CallScope* call = CallScope::current();
+  std::string title = message;
+  if (title.empty() && call != nullptr) title = call->name_of(x);
+  // An operator without results: a recorded program keeps it, and runs it every time.
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("tensorpack::log_statistics", "");
+  torch::jit::Stack stack{x, title.empty() ? "tensor" : title};
+  op.callBoxed(stack);
+  return x;
+}
+
+TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
+  library.def("log_statistics(Tensor x, str message) -> ()");
+}
+
+TORCH_LIBRARY_IMPL(tensorpack, CompositeExplicitAutograd, library) {
+  library.impl("log_statistics", torch::CppFunction::makeFromBoxedFunction<&log_statistics>());
 }
 
 }  // namespace tensorpack

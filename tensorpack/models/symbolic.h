@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
+
 namespace tensorpack {
 
 /// 1 for every row of `logits` [N, classes] whose `topk` largest do not include the label, else 0.
@@ -18,5 +20,9 @@ at::Tensor rms(const at::Tensor& x);
 
 /// Elementwise: x^2 / 2 up to `delta`, delta * (|x| - delta / 2) beyond.
 at::Tensor huber_loss(const at::Tensor& x, double delta = 1);
+
+/// Logs the shape, mean, root mean square and first 20 values of `x` in every run, under `message`
+/// or the name of the tensor, and returns it. For debugging: on a GPU it waits for the value.
+at::Tensor print_stat(const at::Tensor& x, const std::string& message = "");
 
 }  // namespace tensorpack

@@ -4,8 +4,8 @@
 #include <ATen/ATen.h>
 
 #include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/optim/detail/check.h"
 #include "tensorpack/optim/kernels.h"
-#include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 
@@ -13,11 +13,10 @@ Adam::Adam(AdamOptions options) : Adam(std::move(options), /*decoupled=*/false) 
 
 Adam::Adam(AdamOptions options, bool decoupled)
     : options_(std::move(options)), decoupled_(decoupled) {
-  TP_CHECK(options_.lr >= 0 && options_.epsilon >= 0 && options_.weight_decay >= 0, "Adam",
-           "lr {}, epsilon {} and weight_decay {} must not be negative.", options_.lr,
-           options_.epsilon, options_.weight_decay);
-  TP_CHECK(options_.beta1 >= 0 && options_.beta1 < 1 && options_.beta2 >= 0 && options_.beta2 < 1,
-           "Adam", "beta1 {} and beta2 {} must lie in [0, 1).", options_.beta1, options_.beta2);
+  detail::check_not_negative("Adam", {{"lr", options_.lr},
+                                      {"epsilon", options_.epsilon},
+                                      {"weight_decay", options_.weight_decay}});
+  detail::check_share("Adam", {{"beta1", options_.beta1}, {"beta2", options_.beta2}});
 }
 
 void Adam::apply_gradients(const Gradients& gradients) {
@@ -25,14 +24,8 @@ void Adam::apply_gradients(const Gradients& gradients) {
   // A double counts and exponentiates exactly enough for any number of steps.
   at::Tensor step = get_scalar_variable(name_in(options_.scope, "Adam/step"), 0, at::kDouble);
   step.add_(1);
-  std::vector<at::Tensor> variables, m, v, values;
-  for (const Gradient& gradient : gradients) {
-    variables.push_back(gradient.variable->tensor);
-    m.push_back(get_slot(*gradient.variable, "Adam_m"));
-    v.push_back(get_slot(*gradient.variable, "Adam_v"));
-    values.push_back(gradient.value);
-  }
-  kernels::adam_(variables, m, v, values, lr, step,
+  kernels::adam_(variables_of(gradients), get_slots(gradients, "Adam_m"),
+                 get_slots(gradients, "Adam_v"), values_of(gradients), lr, step,
                  {.beta1 = options_.beta1,
                   .beta2 = options_.beta2,
                   .epsilon = options_.epsilon,

@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include "tensorpack/models/symbolic.h"
 #include "tensorpack/optim/kernels.h"
 #include "tensorpack/tower/summary.h"
 #include "tensorpack/tower/tower_context.h"
@@ -88,14 +89,10 @@ Gradients CheckGradient::process(Gradients gradients) {
 }
 
 Gradients PrintGradient::process(Gradients gradients) {
-  std::vector<at::Tensor> values;
-  std::vector<std::string> names;
   for (const Gradient& gradient : gradients) {
     if (!std::regex_match(gradient.variable->name, pattern_)) continue;
-    values.push_back(gradient.value);
-    names.push_back("Gradient of '" + gradient.variable->name + "'");
+    print_stat(gradient.value, "Gradient of '" + gradient.variable->name + "'");
   }
-  if (!values.empty()) kernels::log_statistics(values, names);
   return gradients;
 }
 

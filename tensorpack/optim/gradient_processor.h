@@ -74,8 +74,7 @@ class CheckGradient final : public GradientProcessor {
   Gradients process(Gradients gradients) override;
 };
 
-/// Logs the shape, mean and root mean square of gradients in every run, of the variables whose
-/// whole name matches. For debugging: on a GPU it waits for the gradients.
+/// print_stat() of the gradients of variables whose whole name matches, in every run.
 class PrintGradient final : public GradientProcessor {
  public:
   explicit PrintGradient(const std::string& regex = ".*") : pattern_(regex) {}

@@ -34,10 +34,42 @@ void adam_(const std::vector<at::Tensor>& variables, const std::vector<at::Tenso
            const std::vector<at::Tensor>& v, const std::vector<at::Tensor>& gradients,
            const at::Tensor& lr, const at::Tensor& step, AdamNumbers numbers);
 
+struct LAMBNumbers {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-6;
+  double weight_decay = 0.01;
+};
+
+/// One step of LAMB; as adam_().
+void lamb_(const std::vector<at::Tensor>& variables, const std::vector<at::Tensor>& m,
+           const std::vector<at::Tensor>& v, const std::vector<at::Tensor>& gradients,
+           const at::Tensor& lr, const at::Tensor& step, LAMBNumbers numbers);
+
+struct RMSPropNumbers {
+  double alpha = 0.99;
+  double epsilon = 1e-8;
+  double momentum = 0;
+  double weight_decay = 0;
+};
+
+/// One step of RMSProp. `means` is empty unless it is centered, `velocities` without momentum.
+void rmsprop_(const std::vector<at::Tensor>& variables, const std::vector<at::Tensor>& squares,
+              const std::vector<at::Tensor>& means, const std::vector<at::Tensor>& velocities,
+              const std::vector<at::Tensor>& gradients, const at::Tensor& lr,
+              RMSPropNumbers numbers);
+
+struct AdagradNumbers {
+  double epsilon = 1e-10;
+  double weight_decay = 0;
+};
+
+/// One step of Adagrad.
+void adagrad_(const std::vector<at::Tensor>& variables, const std::vector<at::Tensor>& sums,
+              const std::vector<at::Tensor>& gradients, const at::Tensor& lr,
+              AdagradNumbers numbers);
+
 /// Throws an Error that gives the first of `names` whose tensor has a NaN or an infinity.
 void check_finite(const std::vector<at::Tensor>& tensors, const std::vector<std::string>& names);
-
-/// Logs the shape, mean and root mean square of each tensor under its name.
-void log_statistics(const std::vector<at::Tensor>& tensors, const std::vector<std::string>& names);
 
 }  // namespace tensorpack::kernels

@@ -13,6 +13,18 @@
 
 namespace tensorpack {
 
+std::vector<at::Tensor> variables_of(const Gradients& gradients) {
+  std::vector<at::Tensor> variables;
+  for (const Gradient& gradient : gradients) variables.push_back(gradient.variable->tensor);
+  return variables;
+}
+
+std::vector<at::Tensor> values_of(const Gradients& gradients) {
+  std::vector<at::Tensor> values;
+  for (const Gradient& gradient : gradients) values.push_back(gradient.value);
+  return values;
+}
+
 at::Tensor Optimizer::get_slot(const Variable& variable, const std::string& slot,
                                Initializer init) {
   Graph& graph = CallScope::current_or_throw("optimizer").graph();
@@ -28,6 +40,15 @@ at::Tensor Optimizer::get_slot(const Variable& variable, const std::string& slot
                         .channels_last = !variable.tensor.is_contiguous()},
                        variable.tensor.device())
       .tensor;
+}
+
+std::vector<at::Tensor> Optimizer::get_slots(const Gradients& gradients, const std::string& slot,
+                                             Initializer init) {
+  std::vector<at::Tensor> slots;
+  for (const Gradient& gradient : gradients) {
+    slots.push_back(get_slot(*gradient.variable, slot, init));
+  }
+  return slots;
 }
 
 Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>& variables) {

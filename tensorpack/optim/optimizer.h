@@ -19,6 +19,9 @@ struct Gradient {
 };
 using Gradients = std::vector<Gradient>;
 
+std::vector<at::Tensor> variables_of(const Gradients& gradients);
+std::vector<at::Tensor> values_of(const Gradients& gradients);
+
 /// Turns gradients into updates. Everything it remembers between steps is a variable of the graph
 /// (slots, step counts, the learning rate), so that its work can be recorded once and repeated, and
 /// saved with the model.
@@ -37,6 +40,9 @@ class Optimizer {
   /// `init` is empty.
   static at::Tensor get_slot(const Variable& variable, const std::string& slot,
                              Initializer init = {});
+  /// get_slot() of every variable.
+  static std::vector<at::Tensor> get_slots(const Gradients& gradients, const std::string& slot,
+                                           Initializer init = {});
   /// `<scope>/<name>`, or `name` in no scope.
   static std::string name_in(const std::string& scope, const std::string& name) {
     return scope.empty() ? name : scope + "/" + name;

@@ -40,9 +40,7 @@ bool reads_input(const Trace& trace, size_t index) {
 // The model is recorded on zeros and cut down to each output: what still reads an input needs it.
 void check_left_out(Graph& graph, const Op& op, const PredictorOptions& options) {
   std::vector<at::Tensor> trial;
-  for (const TensorSpec& spec : op.inputs()) {
-    trial.push_back(spec.trial_value(graph.options().device));
-  }
+  for (const TensorSpec& spec : op.inputs()) trial.push_back(spec.trial_value(op.device()));
   StateGuard guard(graph);
   Trace recorded;
   try {
@@ -108,7 +106,7 @@ std::vector<at::Tensor> OnlinePredictor::operator()(const std::vector<at::Tensor
     feeds.emplace(options_.input_names[i], inputs[i]);
   }
   for (const TensorSpec& spec : left_out_) {
-    feeds.emplace(spec.name, zeros_for(spec, batch, session.graph().options().device));
+    feeds.emplace(spec.name, zeros_for(spec, batch, tower_.op().device()));
   }
   return session.run(tower_.op(), options_.output_names, feeds);
 }

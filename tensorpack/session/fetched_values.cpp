@@ -23,9 +23,9 @@ const std::vector<at::Tensor>& FetchedValues::get() const {
 
 FetchedValues FetchedValues::slice(size_t begin, size_t end) const {
   const auto first = values_.begin();
-  return FetchedValues({first + static_cast<std::ptrdiff_t>(begin),
-                        first + static_cast<std::ptrdiff_t>(end)},
-                       arrival_);
+  return FetchedValues(
+      {first + static_cast<std::ptrdiff_t>(begin), first + static_cast<std::ptrdiff_t>(end)},
+      arrival_);
 }
 
 FetchedValues HostCopies::start(std::vector<at::Tensor> values) {

@@ -162,9 +162,7 @@ std::vector<at::Tensor> Session::bind_inputs(const Op& op, const Feeds& feeds) c
     auto feed = feeds.find(specs[i].name);
     if (feed != feeds.end()) inputs[i] = feed->second;
     specs[i].check(inputs[i]);
-    if (inputs[i].device() != graph_.options().device) {
-      inputs[i] = inputs[i].to(graph_.options().device);
-    }
+    inputs[i] = inputs[i].to(op.device());
   }
   return inputs;
 }
@@ -173,9 +171,7 @@ Trace Session::trace(const Op& op) {
   TP_CHECK(op && op.state().kind == Op::State::Kind::kProgram, "trace",
            "'{}' is not a recorded function. Pass an op made by define().", op.name());
   std::vector<at::Tensor> inputs;
-  for (const TensorSpec& spec : op.inputs()) {
-    inputs.push_back(spec.trial_value(graph_.options().device));
-  }
+  for (const TensorSpec& spec : op.inputs()) inputs.push_back(spec.trial_value(op.device()));
   const TowerPrecision precision(options_.precision);
   StateGuard guard(graph_);
   return record_op(graph_, op, inputs).recording.trace;

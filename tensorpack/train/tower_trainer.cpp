@@ -92,22 +92,29 @@ TowerHandle TowerTrainer::build_prediction_tower(PredictionTowerOptions options)
       .name = name,
       .inputs = options.inputs,
       .body =
-          [this, name, tower_func = *options.tower_func](const std::vector<at::Tensor>& inputs) {
+          [this, name, device = options.device,
+           tower_func = *options.tower_func](const std::vector<at::Tensor>& inputs) {
             at::NoGradGuard no_grad;
-            TowerContext tower(graph(),
-                               {.name = name, .is_training = false, .shares_variables = true});
+            TowerContext tower(
+                graph(),
+                {.name = name, .is_training = false, .device = device, .shares_variables = true});
             tower_func(inputs);
             return tower.call().named_tensors();
           },
+      .device = options.device,
   });
   return towers_.add(TowerHandle(graph(), name, /*is_training=*/false, op));
 }
 
 OnlinePredictor TowerTrainer::get_predictor(std::vector<std::string> input_names,
-                                            std::vector<std::string> output_names) {
-  const std::string name = "tower-pred";
-  const TowerHandle tower =
-      towers_.contains(name) ? towers_[name] : build_prediction_tower({.name = name});
+                                            std::vector<std::string> output_names,
+                                            std::optional<c10::Device> device) {
+  const c10::Device place = check_device(device.value_or(graph().options().device));
+  const std::string name =
+      place == graph().options().device ? "tower-pred" : "tower-pred-" + place.str();
+  const TowerHandle tower = towers_.contains(name)
+                                ? towers_[name]
+                                : build_prediction_tower({.name = name, .device = place});
   return OnlinePredictor(
       graph(), tower,
       {.input_names = std::move(input_names), .output_names = std::move(output_names)},

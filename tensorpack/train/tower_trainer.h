@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,9 +35,12 @@ class TowerTrainer : public Trainer {
 
   /// A function from some inputs of the model to some of its tensors, in prediction mode, on the
   /// variables as they are at each call. Made in setup_graph() of a callback or earlier, called in
-  /// before_train() or later. All predictors share one tower, so that another one costs little.
+  /// before_train() or later. Predictors on one device share a tower, so that another one costs
+  /// little. `device` is the graph's when empty; on another one, every call copies the variables
+  /// there.
   OnlinePredictor get_predictor(std::vector<std::string> input_names,
-                                std::vector<std::string> output_names);
+                                std::vector<std::string> output_names,
+                                std::optional<c10::Device> device = {});
 
  protected:
   /// What the model is and where its inputs come from; once.

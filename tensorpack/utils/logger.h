@@ -75,6 +75,13 @@ void info(Format<std::type_identity_t<Args>...> format, Args&&... args) {
   write<Args...>(Level::kInfo, format.where, format.text, std::forward<Args>(args)...);
 }
 
+/// The same text is logged only once in the process.
+template <typename... Args>
+void info_once(Format<std::type_identity_t<Args>...> format, Args&&... args) {
+  if (!detail::enabled(Level::kInfo)) return;
+  detail::write_once(Level::kInfo, format.where, format.text, fmt::make_format_args(args...));
+}
+
 /// Something is probably not as the user thinks.
 template <typename... Args>
 void warning(Format<std::type_identity_t<Args>...> format, Args&&... args) {

@@ -103,6 +103,11 @@ TEST_F(InferenceRunnerTest, EmptyDataReportsNothing) {
   EXPECT_THAT(text_, HasSubstr("the data of 'InferenceTower' is empty"));
 }
 
+TEST_F(InferenceRunnerTest, RunsOnTheDeviceItIsGiven) {
+  trainer_.setup({InferenceRunner(five_samples(), {ClassificationError()}, {.device = at::kMeta})});
+  EXPECT_EQ(trainer_.graph().ops().back().device(), c10::Device(at::kMeta));
+}
+
 TEST_F(InferenceRunnerTest, SeveralRunnersGetTowersOfTheirOwn) {
   stdout_of([&] {
     trainer_.train({InferenceRunner(five_samples(), {ClassificationError()}),

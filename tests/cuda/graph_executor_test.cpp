@@ -39,8 +39,8 @@ TEST_F(GraphExecutorTest, TrainsAsReplayDoes) {
   Session replayed(other, {.executor = ExecutorKind::kReplay});
   for (int i = 0; i < kRuns; ++i) {
     const Feeds feeds{{"x", batch_of(4, static_cast<float>(i))}};
-    EXPECT_TRUE(at::equal(captured.run(op, {"cost"}, feeds)[0],
-                          replayed.run(same, {"cost"}, feeds)[0]))
+    EXPECT_TRUE(
+        at::equal(captured.run(op, {"cost"}, feeds)[0], replayed.run(same, {"cost"}, feeds)[0]))
         << i;
   }
 }
@@ -218,7 +218,7 @@ TEST_F(GraphExecutorTest, HostReadInTheTowerFunctionIsAnErrorBeforeTheFirstStep)
 
 TEST_F(GraphExecutorTest, DeviceThatDoesNotExistIsAnError) {
   EXPECT_ERROR(Graph({.device = c10::Device(at::kCUDA, 77)}),
-               "[graph] the device cuda:77 does not exist: there are");
+               "[device] 'cuda:77' cannot be used: there are");
 }
 
 TEST_F(GraphExecutorTest, GraphsOnTheCpuCannotBeCaptured) {

@@ -159,8 +159,7 @@ TEST_F(CudaTrainTest, CheckpointsGoFromDeviceToDeviceUnchanged) {
 TEST_F(CudaTrainTest, InferenceRunsBetweenCapturedSteps) {
   SimpleTrainer trainer({.device = at::kCUDA});
   TrainConfig with_inference = config(Precision::kBFloat16);
-  with_inference.callbacks = {
-      InferenceRunner(FromList(quadrants(3)), {ScalarStats({"accuracy"})})};
+  with_inference.callbacks = {InferenceRunner(FromList(quadrants(3)), {ScalarStats({"accuracy"})})};
   const std::string log =
       stdout_of([&] { launch_train_with_config(std::move(with_inference), trainer); });
   EXPECT_GT(trainer.monitors().get_latest("validation_accuracy"), 0.9) << log;

@@ -29,9 +29,8 @@ void expect_equal(const ZooOutcome& expected, const ZooOutcome& value) {
   for (int step = 0; step < kSteps; ++step) {
     for (size_t i = 0; i < expected.losses[step].size(); ++i) {
       ASSERT_TRUE(at::equal(expected.losses[step][i], value.losses[step][i]))
-          << "loss " << i << " of step " << step << ": "
-          << expected.losses[step][i].item<double>() << " and "
-          << value.losses[step][i].item<double>();
+          << "loss " << i << " of step " << step << ": " << expected.losses[step][i].item<double>()
+          << " and " << value.losses[step][i].item<double>();
     }
   }
   for (const auto& [name, tensor] : expected.variables) {

@@ -101,6 +101,27 @@ TEST(GraphTest, DefineWorksWhereGradientsAreSwitchedOff) {
                 }});
 }
 
+TEST(GraphTest, OpsRunOnTheDeviceOfTheGraphOrOnTheirOwn) {
+  Graph graph;
+  const auto define_on = [&](std::optional<c10::Device> device) {
+    const OpBody body = [](const Tensors& in) -> NamedTensors { return {{"y", in[0] + 1}}; };
+    return graph.define({.name = "op", .inputs = {{"x", {2}}}, .body = body, .device = device});
+  };
+  EXPECT_EQ(define_on({}).device(), c10::Device(at::kCPU));
+  EXPECT_EQ(define_on(at::kMeta).device(), c10::Device(at::kMeta));
+  EXPECT_EQ(define_on(at::kMeta).device(), c10::Device(at::kMeta));
+  EXPECT_THAT(graph.devices(), testing::ElementsAre(c10::Device(at::kCPU), c10::Device(at::kMeta)));
+}
+
+TEST(GraphTest, DeviceThatDoesNotExistThrows) {
+  EXPECT_ERROR(Graph({.device = c10::Device("cuda:99")}), "[device] 'cuda:99' cannot be used: ");
+  Graph graph;
+  EXPECT_ERROR(graph.define({.name = "op",
+                             .body = [](const Tensors&) { return NamedTensors(); },
+                             .device = c10::Device("cuda:99")}),
+               "Choose one that this machine has");
+}
+
 TEST(GraphTest, ChannelsLastChangesTheMemoryFormatAlone) {
   Graph plain({.seed = 1, .channels_last = false});
   Graph graph({.seed = 1});

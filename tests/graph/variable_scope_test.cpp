@@ -64,6 +64,25 @@ TEST(GetVariableTest, SecondCallFindsTheSameTensor) {
   EXPECT_TRUE(first.requires_grad());
 }
 
+TEST(GetVariableTest, CallOnAnotherDeviceReadsACopyThatPassesGradientsOn) {
+  Graph graph;
+  {
+    CallScope call(graph);
+    get_variable("W", {2});
+    get_scalar_variable("learning_rate", 0.1);
+  }
+  CallScope call(graph, {.device = at::kMeta});
+  const at::Tensor copy = get_variable("W", {2});
+  EXPECT_TRUE(copy.is_meta());
+  EXPECT_TRUE(copy.requires_grad());
+  EXPECT_FALSE(copy.is_leaf());
+  EXPECT_TRUE(get_scalar_variable("learning_rate", 0.1).is_meta());
+  EXPECT_TRUE(graph.variables().at("W").tensor.is_cpu());
+  VariableScope again("kept");
+  const c10::Device cpu(at::kCPU);
+  EXPECT_TRUE(get_variable("W", {2}, VariableOptions{.device = cpu}).is_cpu());
+}
+
 TEST(GetVariableTest, OnlyTrainableVariablesRequireGradients) {
   Graph graph;
   CallScope call(graph);

@@ -14,6 +14,7 @@
 #include "tensorpack/models/recurrent.h"
 #include "tensorpack/models/symbolic.h"
 #include "tensorpack/models/upsample.h"
+#include "tensorpack/session/replay_executor.h"
 #include "tests/models/fixture.h"
 #include "tests/support/capture.h"
 #include "tests/support/throws.h"
@@ -173,6 +174,52 @@ TEST(SymbolicTest, RmsAndHuberLossAreWhatTheySay) {
   const at::Tensor x = at::randn({50}) * 3;
   EXPECT_TRUE(
       at::allclose(huber_loss(x, 2), at::huber_loss(x, at::zeros_like(x), at::Reduction::None, 2)));
+}
+
+TEST_F(LayersTest, PrintStatReturnsItsTensorAndLogsTheFirstValues) {
+  train();
+  const at::Tensor x = named("x", at::arange(24, at::kLong).view({4, 6}));
+  const std::string log = stdout_of([&] { EXPECT_TRUE(print_stat(x).is_same(x)); });
+  EXPECT_THAT(log, HasSubstr("x: shape [4, 6], mean 11.5, rms 13.42, values [0, 1, 2, 3, "));
+  EXPECT_THAT(log, HasSubstr("18, 19, ...]."));
+  EXPECT_THAT(stdout_of([&] { print_stat(at::ones({2}), "Ones"); }),
+              HasSubstr("Ones: shape [2], mean 1, rms 1, values [1, 1]."));
+  EXPECT_ERROR(print_stat({}), "the tensor is undefined");
+}
+
+TEST(PrintStatTest, ARecordedProgramLogsTheValueOfEveryRun) {
+  Graph graph;
+  const Op op = graph.define({
+      .name = "op",
+      .inputs = {{"x", {-1}}},
+      .body = [&](const std::vector<at::Tensor>& in) -> NamedTensors {
+        TowerContext tower(graph);
+        print_stat(in[0] * 2, "Twice");
+        return {};
+      },
+  });
+  ReplayExecutor executor(graph, {});
+  executor.run(op, {at::ones({2})}, {});
+  const std::string log = stdout_of([&] { executor.run(op, {at::full({2}, 3.)}, {}); });
+  EXPECT_THAT(log, HasSubstr("Twice: shape [2], mean 6, rms 6, values [6, 6]."));
+  EXPECT_EQ(executor.recordings(), 1U);
+}
+
+TEST_F(LayersTest, LogShapesLogsEveryLayerOnce) {
+  static int run = 0;  // a repeated test needs new texts
+  const std::string name = "shapes" + std::to_string(++run);
+  const auto model = [&](const at::Tensor& input) {
+    LogShapes log_shapes;
+    VariableScope scope(name);
+    BNReLU("bnrelu", Conv2D("conv", input, {.filters = 4, .kernel_size = 3}));
+  };
+  train();
+  const std::string log = stdout_of([&] { model(at::randn({2, 3, 8, 8})); });
+  EXPECT_THAT(log, HasSubstr("Conv2D '" + name + "/conv': [-1, 3, 8, 8] -> [-1, 4, 8, 8]"));
+  EXPECT_THAT(log, HasSubstr("BatchNorm '" + name + "/bnrelu/bn': [-1, 4, 8, 8] -> [-1, 4, 8, 8]"));
+  train();
+  EXPECT_EQ(stdout_of([&] { model(at::randn({5, 3, 8, 8})); }), "");
+  EXPECT_EQ(stdout_of([&] { FullyConnected("quiet", at::randn({2, 3}), {.units = 4}); }), "");
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include "tensorpack/models/fully_connected.h"
 #include "tensorpack/optim/adam.h"
 #include "tensorpack/optim/gradient_processor.h"
-#include "tensorpack/optim/loss_scale.h"
 #include "tensorpack/optim/moving_average.h"
 #include "tensorpack/optim/rmsprop.h"
 #include "tensorpack/optim/sgd.h"
@@ -185,46 +184,6 @@ TEST_F(GradientsTest, AccumGradSumsAndAppliesEveryKthTime) {
   EXPECT_TRUE(at::equal(value("a/Momentum"), vector_of({2, 2})));
   EXPECT_EQ(graph_.variables().at("a/AccumGrad").role, VariableRole::kGlobal);
   EXPECT_ERROR(AccumGradOptimizer(SGD(), 0), "niter is 0");
-}
-
-// One weight, whose gradient is the mean of the input.
-Op define_weight_step(Graph& graph, Optimizer& optimizer) {
-  return graph.define({
-      .name = "step",
-      .inputs = {{"x", {-1}}},
-      .body = [&](const std::vector<Tensor>& in) -> NamedTensors {
-        TowerContext tower(graph);
-        const Tensor w = get_variable("w", {}, init::ones());
-        minimize(optimizer, w * in[0].mean(), graph.variables().trainable());
-        return {};
-      },
-  });
-}
-
-TEST(LossScaleTest, AStepThatOverflowsChangesTheScaleAlone) {
-  Graph graph;
-  LossScaleOptimizer optimizer(Momentum(0.5), {.first = 1024, .growth_interval = 2});
-  const Op step = define_weight_step(graph, optimizer);
-  ReplayExecutor executor(graph, {});
-  auto value = [&](const char* name) { return graph.variables().at(name).tensor.item<double>(); };
-  const Tensor good = at::full({2}, 0.5);
-  executor.run(step, {good}, {});
-  EXPECT_EQ(value("w"), 0.75);
-  EXPECT_EQ(value("loss_scale"), 1024);
-  executor.run(step, {at::full({2}, 1e38)}, {});  // finite, but not times 1024
-  EXPECT_EQ(value("w"), 0.75);
-  EXPECT_EQ(value("w/Momentum"), 0.5);
-  EXPECT_EQ(value("loss_scale"), 512);
-  for (int i = 0; i < 2; ++i) executor.run(step, {good}, {});
-  EXPECT_EQ(value("loss_scale"), 1024);
-  EXPECT_EQ(value("loss_scale/good_steps"), 0);
-  EXPECT_EQ(executor.recordings(), 1U);
-}
-
-TEST(LossScaleTest, ItMustBeOutermost) {
-  Graph graph;
-  AccumGradOptimizer optimizer(LossScaleOptimizer(SGD()), 2);
-  EXPECT_ERROR(define_weight_step(graph, optimizer), "put no other optimizer around this one");
 }
 
 TEST_F(GradientsTest, PostProcessingFollowsTheUpdate) {

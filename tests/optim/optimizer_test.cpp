@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every optimizer against torch::optim over 50 steps, and what happens to odd costs.
 #include <gmock/gmock.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -101,6 +102,9 @@ TEST(SGDTest, EqualsTorch) {
 
 TEST(SGDTest, MomentumEqualsTorch) {
   const auto batches = make_batches();
+  expect_equal(train_ours(SGD({.lr = 0.05, .momentum = 0.9, .weight_decay = 0.02}), batches),
+               train_theirs<torch::optim::SGD>(
+                   torch::optim::SGDOptions(0.05).momentum(0.9).weight_decay(0.02), batches));
   expect_equal(
       train_ours(Momentum(0.05), batches),
       train_theirs<torch::optim::SGD>(torch::optim::SGDOptions(0.05).momentum(0.9), batches));
@@ -108,9 +112,14 @@ TEST(SGDTest, MomentumEqualsTorch) {
 
 TEST(SGDTest, NesterovEqualsTorch) {
   const auto batches = make_batches();
-  expect_equal(train_ours(SGD({.lr = 0.05, .momentum = 0.9, .nesterov = true}), batches),
-               train_theirs<torch::optim::SGD>(
-                   torch::optim::SGDOptions(0.05).momentum(0.9).nesterov(true), batches));
+  for (const double decay : {0., 0.02}) {
+    expect_equal(
+        train_ours(SGD({.lr = 0.05, .momentum = 0.9, .nesterov = true, .weight_decay = decay}),
+                   batches),
+        train_theirs<torch::optim::SGD>(
+            torch::optim::SGDOptions(0.05).momentum(0.9).nesterov(true).weight_decay(decay),
+            batches));
+  }
 }
 
 TEST(AdamTest, EqualsTorch) {
@@ -127,18 +136,26 @@ TEST(AdamTest, AdamWEqualsTorch) {
                                                  batches));
 }
 
-TEST(RMSPropTest, EqualsTorch) {
+TEST(RMSPropTest, EveryKindEqualsTorch) {
   const auto batches = make_batches();
-  expect_equal(train_ours(RMSProp({.lr = 0.01, .weight_decay = 0.02}), batches),
-               train_theirs<torch::optim::RMSprop>(
-                   torch::optim::RMSpropOptions(0.01).weight_decay(0.02), batches));
-}
-
-TEST(RMSPropTest, CenteredWithMomentumEqualsTorch) {
-  const auto batches = make_batches();
-  expect_equal(train_ours(RMSProp({.lr = 0.001, .momentum = 0.9, .centered = true}), batches),
-               train_theirs<torch::optim::RMSprop>(
-                   torch::optim::RMSpropOptions(0.001).momentum(0.9).centered(true), batches));
+  for (const bool centered : {false, true}) {
+    for (const double momentum : {0., 0.9}) {
+      for (const double decay : {0., 0.02}) {
+        SCOPED_TRACE(testing::Message() << "centered " << centered << ", momentum " << momentum
+                                        << ", weight decay " << decay);
+        expect_equal(train_ours(RMSProp({.lr = 0.001,
+                                         .momentum = momentum,
+                                         .centered = centered,
+                                         .weight_decay = decay}),
+                                batches),
+                     train_theirs<torch::optim::RMSprop>(torch::optim::RMSpropOptions(0.001)
+                                                             .momentum(momentum)
+                                                             .centered(centered)
+                                                             .weight_decay(decay),
+                                                         batches));
+      }
+    }
+  }
 }
 
 TEST(AdagradTest, EqualsTorch) {
@@ -167,6 +184,29 @@ TEST(LAMBTest, ScalesTheStepToTheNormOfTheVariable) {
   EXPECT_NEAR(w[0].item<double>(), 3 - 0.1 * trust * 2.5, 1e-5);
   EXPECT_NEAR(w[1].item<double>(), 4 - 0.1 * trust * 1, 1e-5);
   EXPECT_NEAR(zero[0].item<double>(), -0.1, 1e-5);
+}
+
+// The paper's formulas, for want of a torch::optim::LAMB.
+TEST(LAMBTest, EqualsItsFormula) {
+  const auto batches = make_batches();
+  std::vector<at::Tensor> weights = first_values();
+  std::vector<at::Tensor> m{at::zeros({4, 6}), at::zeros({6, 2})}, v{m[0].clone(), m[1].clone()};
+  for (int i = 0; i < kSteps; ++i) {
+    const double lr = i < kChangeOfRate ? 0.01 : kLaterRate;
+    const auto gradients =
+        torch::autograd::grad({cost_of(batches[i], weights[0], weights[1])}, weights);
+    at::NoGradGuard no_grad;
+    for (size_t k = 0; k < weights.size(); ++k) {
+      m[k] = 0.9 * m[k] + 0.1 * gradients[k];
+      v[k] = 0.999 * v[k] + 0.001 * gradients[k].square();
+      const at::Tensor step = m[k] / (1 - std::pow(0.9, i + 1)) /
+                                  ((v[k] / (1 - std::pow(0.999, i + 1))).sqrt() + 1e-6) +
+                              0.02 * weights[k];
+      weights[k].sub_(lr * step * weights[k].norm() / step.norm());
+    }
+  }
+  expect_equal(train_ours(LAMB({.lr = 0.01, .weight_decay = 0.02}), batches),
+               {weights[0].detach(), weights[1].detach()});
 }
 
 TEST(LAMBTest, SecondStepIsThatOfTheFormula) {
@@ -223,6 +263,20 @@ TEST(OptimizerTest, OtherTypesAndMemoryFormatsGetTheSameUpdate) {
   }
   const at::Tensor expected = updated(false, at::kDouble, gradient, Adam({.weight_decay = 0.1}));
   EXPECT_TRUE(is_close(updated(true, at::kFloat, gradient, Adam({.weight_decay = 0.1})), expected));
+  for (const RMSPropOptions& options :
+       {RMSPropOptions{.weight_decay = 0.1},
+        RMSPropOptions{.momentum = 0.9, .centered = true, .weight_decay = 0.1}}) {
+    const at::Tensor exact = updated(false, at::kDouble, gradient, RMSProp(options));
+    EXPECT_TRUE(is_close(updated(true, at::kFloat, gradient, RMSProp(options)), exact));
+    EXPECT_TRUE(is_close(updated(false, at::kFloat, strided, RMSProp(options)), exact));
+  }
+  const at::Tensor lamb = updated(false, at::kDouble, gradient, LAMB());
+  EXPECT_TRUE(is_close(updated(true, at::kFloat, gradient, LAMB()), lamb));
+  EXPECT_TRUE(is_close(updated(false, at::kFloat, strided, LAMB()), lamb));
+  const AdagradOptions adagrad{.lr_decay = 0.1, .weight_decay = 0.1};
+  const at::Tensor exact = updated(false, at::kDouble, gradient, Adagrad(adagrad));
+  EXPECT_TRUE(is_close(updated(true, at::kFloat, gradient, Adagrad(adagrad)), exact));
+  EXPECT_TRUE(is_close(updated(false, at::kFloat, strided, Adagrad(adagrad)), exact));
   const at::Tensor decoupled = updated(false, at::kDouble, gradient, AdamW());
   EXPECT_TRUE(is_close(updated(false, at::kFloat, strided, AdamW()), decoupled));
 }

@@ -73,12 +73,15 @@ class FakeTrainer final : public TrainerBase {
       };
     }
     const auto body = [this, options](const std::vector<at::Tensor>& inputs) {
-      TowerContext context(*graph_,
-                           {.name = options.name, .is_training = false, .shares_variables = true});
+      TowerContext context(*graph_, {.name = options.name,
+                                     .is_training = false,
+                                     .device = options.device,
+                                     .shares_variables = true});
       (*options.tower_func)(inputs);
       return context.call().named_tensors();
     };
-    Op op = graph_->define({.name = options.name, .inputs = options.inputs, .body = body});
+    Op op = graph_->define(
+        {.name = options.name, .inputs = options.inputs, .body = body, .device = options.device});
     return {*graph_, options.name, /*is_training=*/false, std::move(op)};
   }
 

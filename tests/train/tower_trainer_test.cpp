@@ -2,6 +2,7 @@
 #include "tensorpack/train/tower_trainer.h"
 
 #include <gmock/gmock.h>
+#include <torch/cuda.h>
 
 #include <optional>
 
@@ -29,15 +30,17 @@ void setup(T& trainer) {
 // What a callback that predicts looks like.
 class PredictAtEachEpoch final : public Callback {
  public:
-  PredictAtEachEpoch(TowerTrainer& trainer, std::vector<double>& seen)
-      : trainer_(trainer), seen_(seen) {}
-  void setup_graph() override { predict_ = trainer_.get_predictor({"x"}, {"prediction"}); }
+  PredictAtEachEpoch(TowerTrainer& trainer, std::vector<double>& seen,
+                     std::optional<c10::Device> device = {})
+      : trainer_(trainer), seen_(seen), device_(device) {}
+  void setup_graph() override { predict_ = trainer_.get_predictor({"x"}, {"prediction"}, device_); }
   void before_train() override { trigger(); }
   void trigger() override { seen_.push_back((*predict_)(at::zeros({1}))[0].item<double>()); }
 
  private:
   TowerTrainer& trainer_;
   std::vector<double>& seen_;
+  std::optional<c10::Device> device_;
   std::optional<OnlinePredictor> predict_;
 };
 
@@ -64,6 +67,60 @@ TEST(TowerTrainerTest, PredictorsShareOneTower) {
   EXPECT_EQ(trainer.towers().inference().size(), 1);
   EXPECT_EQ(trainer.towers().training().size(), 1);
   EXPECT_EQ(a.tower().op(), b.tower().op());
+}
+
+TEST(TowerTrainerTest, PredictorsOnAnotherDeviceHaveATowerOfTheirOwn) {
+  SimpleTrainer trainer;
+  setup(trainer);
+  const auto here = trainer.get_predictor({"x"}, {"prediction"});
+  const auto cpu = trainer.get_predictor({"x"}, {"prediction"}, at::kCPU);
+  const auto meta = trainer.get_predictor({"x"}, {"prediction"}, at::kMeta);
+  const auto meta_again = trainer.get_predictor({}, {"cost"}, at::kMeta);
+  EXPECT_EQ(cpu.tower().op(), here.tower().op());
+  EXPECT_EQ(meta.tower().op(), meta_again.tower().op());
+  EXPECT_EQ(meta.tower().name(), "tower-pred-meta");
+  EXPECT_EQ(meta.tower().op().device(), c10::Device(at::kMeta));
+  EXPECT_EQ(trainer.towers().inference().size(), 2);
+}
+
+// The meta device has shapes and no values, which is enough to see where things are computed.
+TEST(TowerTrainerTest, PredictorBringsInputsAndVariablesToItsDevice) {
+  SimpleTrainer trainer;
+  setup(trainer);
+  const auto predict = trainer.get_predictor({"x"}, {"prediction"}, at::kMeta);
+  at::Tensor prediction;
+  trainer.train({
+      .callbacks = {ActAt("before_train", 0, [&] { prediction = predict(at::zeros({3}))[0]; })},
+      .session = {.executor = ExecutorKind::kEager},
+      .steps_per_epoch = 1,
+      .max_epoch = 1,
+  });
+  EXPECT_TRUE(prediction.is_meta());
+  EXPECT_EQ(prediction.sizes(), at::IntArrayRef({3}));
+  EXPECT_TRUE(trainer.variables().at("w").tensor.is_cpu());
+}
+
+TEST(TowerTrainerTest, PredictorOnTheGpuFollowsATrainingOnTheCpu) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "needs a GPU";
+  SimpleTrainer trainer;
+  setup(trainer);
+  std::vector<double> here, there;
+  trainer.train({
+      .callbacks = {PredictAtEachEpoch(trainer, here),
+                    PredictAtEachEpoch(trainer, there, at::kCUDA)},
+      .steps_per_epoch = 4,
+      .max_epoch = 20,
+  });
+  EXPECT_NEAR(there.back(), 1, 0.01);
+  EXPECT_THAT(there, testing::Pointwise(testing::DoubleNear(1e-6), here));
+  EXPECT_TRUE(trainer.towers().inference()[1].op().device().is_cuda());
+}
+
+TEST(TowerTrainerTest, PredictorOnADeviceThatDoesNotExistIsAnError) {
+  SimpleTrainer trainer;
+  setup(trainer);
+  EXPECT_THAT([&] { trainer.get_predictor({"x"}, {"prediction"}, c10::Device("cuda:99")); },
+              ThrowsMessage<Error>(HasSubstr("'cuda:99' cannot be used")));
 }
 
 TEST(TowerTrainerTest, PredictorNeedsTheSession) {

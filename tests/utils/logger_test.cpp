@@ -71,6 +71,9 @@ TEST(LoggerTest, WarningOnceIsSaidOncePerText) {
               AllOf(HasSubstr("] WRN run "), HasSubstr(" number 1\n")));
   EXPECT_THAT(stdout_of([&] { warn(1); }), IsEmpty());
   EXPECT_THAT(stdout_of([&] { warn(2); }), HasSubstr("number 2"));
+  const auto tell = [](int i) { log::info_once("told {} number {}", run, i); };
+  EXPECT_THAT(stdout_of([&] { tell(1); }), HasSubstr("] told "));
+  EXPECT_THAT(stdout_of([&] { tell(1); }), IsEmpty());
 }
 
 class LoggerDirTest : public testing::Test {

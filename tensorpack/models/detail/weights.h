@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What convolutions and linear layers have in common.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/models/regularize.h"
+
+namespace tensorpack::detail {
+
+struct Weights {
+  at::Tensor kernel = {};
+  at::Tensor bias = {};  // undefined without use_bias
+};
+
+/// The variables `W` of `shape` and `b` [outputs], as the options of a layer say.
+template <typename Options>
+Weights get_weights(const Options& options, at::IntArrayRef shape, int64_t outputs) {
+  Weights weights;
+  weights.kernel = get_variable(
+      "W", shape, {.init = options.kernel_init.value_or(init::he_normal()), .channels_last = true});
+  add_regularization(options.kernel_regularizer, weights.kernel);
+  if (options.use_bias.value_or(true)) {
+    weights.bias = get_variable("b", {outputs}, options.bias_init.value_or(init::zeros()));
+  }
+  return weights;
+}
+
+}  // namespace tensorpack::detail
