@@ -83,6 +83,19 @@ TEST(TowerTrainerTest, PredictorsOnAnotherDeviceHaveATowerOfTheirOwn) {
   EXPECT_EQ(trainer.towers().inference().size(), 2);
 }
 
+TEST(TowerTrainerTest, PredictorOnAnotherDeviceRecordsTheCopyOfEveryVariable) {
+  SimpleTrainer trainer;
+  setup(trainer);
+  const auto predict = trainer.get_predictor({"x"}, {"prediction"}, at::kMeta);
+  const Trace trace = Session(trainer.graph()).trace(predict.tower().op());
+  std::vector<std::string> copied;
+  for (const Node& node : trace.nodes) {
+    if (node.op_name() != "aten::_to_copy") continue;
+    node.for_each_argument([&](ValueId id) { copied.push_back(trace.values[id].name); });
+  }
+  EXPECT_THAT(copied, testing::UnorderedElementsAre("w", "b"));
+}
+
 // The meta device has shapes and no values, which is enough to see where things are computed.
 TEST(TowerTrainerTest, PredictorBringsInputsAndVariablesToItsDevice) {
   SimpleTrainer trainer;
