@@ -44,20 +44,26 @@ void abandon(const CaptureSpace& space) {
   });
 }
 
+at::cuda::MemPool make_pool(c10::DeviceIndex device) {
+  const c10::cuda::CUDAGuard on_device(device);
+  return at::cuda::MemPool();
+}
+
 }  // namespace
 
 CaptureSpace::CaptureSpace(c10::DeviceIndex device)
     : device(device),
       stream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device)),
-      pool(at::cuda::graph_pool_handle()) {}
+      memory(make_pool(device)),
+      pool(memory.id()) {}
 
 Capture::Capture(const CaptureSpace& space, const std::function<void()>& work) {
   const c10::cuda::CUDAStreamGuard on_stream(space.stream);
   c10::cuda::device_synchronize();
   // What earlier runs left in the cache would stand beside the memory of the capture.
   c10::cuda::CUDACachingAllocator::emptyCache();
-  graph_.capture_begin(space.pool, kMode);
   try {
+    graph_.capture_begin(space.pool, kMode);
     work();
     graph_.capture_end();
   } catch (...) {

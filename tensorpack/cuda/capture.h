@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/cuda/CUDAGraph.h>
+#include <ATen/cuda/MemPool.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <functional>
@@ -16,6 +17,7 @@ struct CaptureSpace {
 
   c10::DeviceIndex device;
   c10::cuda::CUDAStream stream;
+  at::cuda::MemPool memory;  // lives as long as the last capture in it
   c10::MempoolId_t pool;
 };
 

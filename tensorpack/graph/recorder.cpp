@@ -137,6 +137,7 @@ class Recorder final : public c10::DebugInfoBase {
     std::vector<std::pair<at::Tensor, uint64_t>> checksums;
   };
 
+  bool is_set_to_known_memory(const c10::OperatorHandle& op, const torch::jit::Stack& stack) const;
   StorageId memory_id(const at::Tensor& tensor);
   ValueId add_value(const at::Tensor& tensor, ValueKind kind, int32_t producer);
   ValueId use(const at::Tensor& tensor, bool reads_contents);
@@ -468,8 +469,22 @@ void Recorder::push_node(Node node, bool dropped, std::vector<at::Tensor> result
   if (keep_results_) results_.push_back(std::move(results));
 }
 
+// set_() to the memory of a known tensor, as cuDNN's recurrent layers do to see their weights as
+// one piece: nothing is computed, and where the result is used as_strided() stands for it.
+bool Recorder::is_set_to_known_memory(const c10::OperatorHandle& op,
+                                      const torch::jit::Stack& stack) const {
+  if (op.operator_name().name != "aten::set_") return false;
+  const auto arguments = torch::jit::last(stack, op.schema().arguments().size());
+  return arguments.size() > 1 && arguments[1].isStorage() &&
+         memory_ids_.contains(arguments[1].toStorage().unsafeGetStorageImpl());
+}
+
 void Recorder::run_operator(const c10::OperatorHandle& op, c10::DispatchKeySet below,
                             torch::jit::Stack* stack) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (is_set_to_known_memory(op, *stack)) return op.redispatchBoxed(below, stack);
+  }
   Pending pending = [&] {
     std::lock_guard<std::mutex> lock(mutex_);
     return before(op, below, *stack);

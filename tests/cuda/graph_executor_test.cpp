@@ -64,7 +64,7 @@ TEST_F(GraphExecutorTest, ValuesReadLateAreThoseOfTheirRun) {
   Session session(*graph_);
   std::vector<FetchedValues> values;
   for (int i = 0; i < 20; ++i) {
-    values.push_back(session.run(op, {"y"}, {{"x", at::full({1000, 3}, i)}}));
+    values.push_back(session.run(op, {"y"}, {{"x", at::full({1000, 3}, 1.0F * i)}}));
   }
   for (int i = 0; i < 20; ++i) {
     EXPECT_TRUE(at::equal(values[i][0], at::full({1000, 3}, 2.0F * i))) << i;

@@ -119,7 +119,7 @@ TEST(GraphTest, DeviceThatDoesNotExistThrows) {
   EXPECT_ERROR(graph.define({.name = "op",
                              .body = [](const Tensors&) { return NamedTensors(); },
                              .device = c10::Device("cuda:99")}),
-               "Choose one that this machine has");
+               "'cuda:99' cannot be used: ");
 }
 
 TEST(GraphTest, ChannelsLastChangesTheMemoryFormatAlone) {

@@ -216,12 +216,18 @@ const std::vector<Probe> kViews = {
        z.add_(1);
        return Tensors{y, z};
      }},
-    {"SetToRawMemory", kConstantSquare,
+    {"SetToMemoryOfAResult", kConstantSquare,
      [](Tensors in) {
        auto y = in[0] * 2;
        auto z = at::empty({0});
        z.set_(y.storage(), 0, {16}, {1});
-       return Tensors{z};
+       return Tensors{z + 1};
+     }},
+    {"SetToRawMemory", kConstantSquare,
+     [outside = at::ones({16})](Tensors in) {
+       auto z = at::empty({0});
+       z.set_(outside.storage(), 0, {16}, {1});
+       return Tensors{in[0].flatten() + z};
      },
      Behaviour::kRefused, "takes raw memory"},
     {"SameTensorTwice", kSquare,

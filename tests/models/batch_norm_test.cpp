@@ -6,8 +6,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "tensorpack/models/conv2d.h"
-#include "tensorpack/models/mixed_precision.h"
 #include "tensorpack/session/replay_executor.h"
+#include "tensorpack/tower/precision.h"
 #include "tests/models/fixture.h"
 #include "tests/support/throws.h"
 
