@@ -43,7 +43,7 @@ at::Tensor Optimizer::get_slot(const Variable& variable, const std::string& slot
 }
 
 std::vector<at::Tensor> Optimizer::get_slots(const Gradients& gradients, const std::string& slot,
-                                             Initializer init) {
+                                             const Initializer& init) {
   std::vector<at::Tensor> slots;
   for (const Gradient& gradient : gradients) {
     slots.push_back(get_slot(*gradient.variable, slot, init));

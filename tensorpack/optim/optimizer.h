@@ -42,7 +42,7 @@ class Optimizer {
                              Initializer init = {});
   /// get_slot() of every variable.
   static std::vector<at::Tensor> get_slots(const Gradients& gradients, const std::string& slot,
-                                           Initializer init = {});
+                                           const Initializer& init = {});
   /// `<scope>/<name>`, or `name` in no scope.
   static std::string name_in(const std::string& scope, const std::string& name) {
     return scope.empty() ? name : scope + "/" + name;

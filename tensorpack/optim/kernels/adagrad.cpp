@@ -9,7 +9,7 @@
 namespace tensorpack::kernels {
 namespace {
 
-void adagrad_composed(const Tensor& variable, Tensor sum, Tensor gradient, const Tensor& lr,
+void adagrad_composed(const Tensor& variable, const Tensor& sum, Tensor gradient, const Tensor& lr,
                       double epsilon, double weight_decay) {
   if (weight_decay != 0) gradient = gradient.add(variable, weight_decay);
   sum.addcmul_(gradient, gradient);

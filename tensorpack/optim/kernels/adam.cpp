@@ -9,8 +9,8 @@
 namespace tensorpack::kernels {
 namespace {
 
-void adam_composed(Tensor variable, Tensor m, Tensor v, Tensor gradient, const Tensor& lr,
-                   const Tensor& step, const AdamNumbers& n) {
+void adam_composed(const Tensor& variable, const Tensor& m, const Tensor& v, Tensor gradient,
+                   const Tensor& lr, const Tensor& step, const AdamNumbers& n) {
   const Tensor correction1 = 1 - at::pow(n.beta1, step);
   const Tensor correction2 = (1 - at::pow(n.beta2, step)).sqrt();
   if (n.decoupled) {

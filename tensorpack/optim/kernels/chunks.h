@@ -16,7 +16,7 @@ using at::Tensor;
 using at::TensorList;
 
 // Elements a thread takes at a time: a few arrays of this length fit its cache.
-inline constexpr int64_t kChunk = 16 * 1024;
+inline constexpr int64_t kChunk = int64_t{16} * 1024;
 
 inline bool is_plain(const Tensor& tensor, const Tensor& like) {
   return tensor.scalar_type() == at::kFloat && tensor.sizes() == like.sizes() &&

@@ -9,7 +9,7 @@
 namespace tensorpack::kernels {
 namespace {
 
-void lamb_composed(const Tensor& variable, Tensor m, Tensor v, const Tensor& gradient,
+void lamb_composed(const Tensor& variable, const Tensor& m, const Tensor& v, const Tensor& gradient,
                    const Tensor& lr, const Tensor& step, const LAMBNumbers& n) {
   const Tensor correction1 = 1 - at::pow(n.beta1, step);
   const Tensor correction2 = (1 - at::pow(n.beta2, step)).sqrt();

@@ -12,8 +12,9 @@ namespace {
 // A list that is not asked for is empty.
 Tensor nth(TensorList list, size_t i) { return list.empty() ? Tensor() : list[i]; }
 
-void rmsprop_composed(const Tensor& variable, Tensor square, Tensor mean, Tensor velocity,
-                      Tensor gradient, const Tensor& lr, const RMSPropNumbers& n) {
+void rmsprop_composed(const Tensor& variable, const Tensor& square, const Tensor& mean,
+                      const Tensor& velocity, Tensor gradient, const Tensor& lr,
+                      const RMSPropNumbers& n) {
   if (n.weight_decay != 0) gradient = gradient.add(variable, n.weight_decay);
   square.mul_(n.alpha).addcmul_(gradient, gradient, 1 - n.alpha);
   Tensor scale = square;

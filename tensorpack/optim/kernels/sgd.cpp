@@ -7,7 +7,7 @@
 namespace tensorpack::kernels {
 namespace {
 
-void sgd_composed(const Tensor& variable, Tensor velocity, Tensor step, const Tensor& lr,
+void sgd_composed(const Tensor& variable, const Tensor& velocity, Tensor step, const Tensor& lr,
                   const MomentumNumbers& n) {
   if (n.weight_decay != 0) step = step.add(variable, n.weight_decay);
   if (n.momentum != 0) {
