@@ -110,6 +110,7 @@ void Contest::run_group(const std::vector<std::string>& names, const PeerProcess
     results_[name].microseconds = medians[++side];
     results_[name].our_microseconds = medians[0];
     results_[name].peak_bytes = process.ask("memory");
+    results_[name].held_bytes = process.ask("held");
   }
 }
 
@@ -134,6 +135,7 @@ void Contest::run(const Stopwatch& watch) {
     begin = end;
   } while (begin < chosen.size());
   results_[kOurs].peak_bytes = ours.ask("memory");
+  results_[kOurs].held_bytes = ours.ask("held");
   cpu_seconds_ = median_cpu_seconds(ours, watch.repetitions(options_.repetitions));
 }
 
@@ -171,10 +173,11 @@ Figure Contest::ours(const Stopwatch& watch) {
   };
 }
 
-Figure Contest::memory_ratio(const std::string& peer, const Stopwatch& watch) {
-  const double theirs = result(peer, watch).peak_bytes;
-  const double ours = result(kOurs, watch).peak_bytes;
-  if (ours == 0 || theirs == 0) throw Skip("the peak of allocated memory is not known");
+Figure Contest::memory_ratio(const std::string& peer, double Result::*bytes,
+                             const Stopwatch& watch) {
+  const double theirs = result(peer, watch).*bytes;
+  const double ours = result(kOurs, watch).*bytes;
+  if (ours == 0 || theirs == 0) throw Skip("libtorch does not tell how much memory is used");
   return {
       .value = theirs / ours,
       .peer_name = title(peer),

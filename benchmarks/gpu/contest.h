@@ -34,8 +34,14 @@ class Contest {
   Figure ratio(const std::string& peer, const Stopwatch& watch);
   /// The time of our step.
   Figure ours(const Stopwatch& watch);
-  /// The most memory a peer had allocated, over ours.
-  Figure memory_ratio(const std::string& peer, const Stopwatch& watch);
+  /// The most memory a peer had in use since it started, over ours.
+  Figure peak_memory_ratio(const std::string& peer, const Stopwatch& watch) {
+    return memory_ratio(peer, &Result::peak_bytes, watch);
+  }
+  /// The memory a peer keeps from others while it trains, over ours.
+  Figure held_memory_ratio(const std::string& peer, const Stopwatch& watch) {
+    return memory_ratio(peer, &Result::held_bytes, watch);
+  }
   /// The CPU time in which our thread issues a step.
   Figure cpu_time(const Stopwatch& watch);
   /// Our time from nothing to the end of the first step, with the peer's.
@@ -46,6 +52,7 @@ class Contest {
     double microseconds = 0;
     double our_microseconds = 0;  // in the same turns
     double peak_bytes = 0;
+    double held_bytes = 0;
     double first_step = 0;
     std::string skipped = {};
     std::string failed = {};
@@ -59,6 +66,7 @@ class Contest {
   PeerProcess start_peer(const std::string& name) const;
   PeerProcess start_ours(const std::string& task) const;
   const Result& result(const std::string& name, const Stopwatch& watch);
+  Figure memory_ratio(const std::string& peer, double Result::*bytes, const Stopwatch& watch);
 
   GpuTask task_;
   ContestOptions options_;

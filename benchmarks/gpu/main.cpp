@@ -71,7 +71,9 @@ class Program {
   void add_further(const std::shared_ptr<Contest>& contest) {
     const std::string task = "gpu/" + contest->task().name;
     add(task + "_peak_memory_vs_eager", contest, "eager",
-        [=](const Stopwatch& watch) { return contest->memory_ratio("eager", watch); });
+        [=](const Stopwatch& watch) { return contest->peak_memory_ratio("eager", watch); });
+    add(task + "_held_memory_vs_eager", contest, "eager",
+        [=](const Stopwatch& watch) { return contest->held_memory_ratio("eager", watch); });
     add(task + "_seconds_to_first_step", contest, "compile",
         [=](const Stopwatch& watch) { return contest->first_step("compile", watch); });
     suite_.add(task + "_cpu_ms_per_step",

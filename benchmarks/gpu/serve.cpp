@@ -40,7 +40,8 @@ double cpu_seconds_of(GpuTraining& training, int64_t steps, torch::Device device
 
 double reply(const std::string& request, GpuTraining& training, torch::Device device) {
   constexpr std::string_view kCpu = "cpu ";
-  if (request == "memory") return static_cast<double>(peak_device_bytes(device));
+  if (request == "memory") return static_cast<double>(device_memory(device).peak_allocated);
+  if (request == "held") return static_cast<double>(device_memory(device).held);
   if (request.starts_with(kCpu)) {
     return cpu_seconds_of(training, std::stoll(request.substr(kCpu.size())), device);
   }

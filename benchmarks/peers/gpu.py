@@ -3,8 +3,8 @@
 
   gpu.py --task resnet50 --mode compile --batch 256 --size 224 --precision bf16 --channels-last --scratch DIR
 
-It answers three requests: `<n>`, the seconds of n steps; `cpu <n>`, the CPU seconds in which this thread issues n
-steps; `memory`, the most bytes that were allocated on the device at a time.
+It answers requests: `<n>`, the seconds of n steps; `cpu <n>`, the CPU seconds in which this thread issues n
+steps; `memory`, the most bytes that were in use on the device at a time; `held`, the bytes taken from it.
 """
 
 import argparse
@@ -220,6 +220,8 @@ def cpu_seconds_of(step, steps):
 def reply(step, words):
     if words[0] == "memory":
         return torch.cuda.max_memory_allocated() if on_gpu else 0
+    if words[0] == "held":
+        return torch.cuda.memory_reserved() if on_gpu else 0
     if words[0] == "cpu":
         return cpu_seconds_of(step, int(words[1]))
     return seconds_of(step, int(words[0]))
@@ -292,7 +294,7 @@ def serve_lightning():
                 answer(time.perf_counter() - self.start)
             words = request()
             while not words[0].isdigit():
-                answer(reply(None, words) if words[0] == "memory" else 0)
+                answer(reply(None, words) if words[0] in ("memory", "held") else 0)
                 words = request()
             self.left = int(words[0])
             self.start = time.perf_counter()

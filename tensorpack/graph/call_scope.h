@@ -5,8 +5,11 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include <functional>
 #include <map>
+#include <set>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -60,11 +63,16 @@ class [[nodiscard]] CallScope {
 
  private:
   friend at::Tensor named(const std::string& name, at::Tensor tensor);
+  friend at::Tensor layer_output(at::Tensor tensor);
   friend at::Tensor get_variable(const std::string&, at::IntArrayRef, struct VariableOptions);
+
+  std::string new_name(const std::string& name);
 
   Graph& graph_;
   CallOptions options_;
   NamedTensors named_;
+  // Outputs of layers that are not kept, as long as somebody else does.
+  std::unordered_map<std::string, c10::weak_intrusive_ptr<at::TensorImpl>> not_kept_;
   std::map<Collection, CollectionItems> collections_;
   std::unordered_set<std::string> used_variables_;
 };
@@ -72,5 +80,42 @@ class [[nodiscard]] CallScope {
 /// Gives a tensor a public name, under which callbacks, inference and monitors find it, and returns
 /// it. The name is prefixed by the current variable scope. Does nothing outside a call.
 at::Tensor named(const std::string& name, at::Tensor tensor);
+
+/// As named("output", tensor), for layers: see KeptLayerOutputs.
+at::Tensor layer_output(at::Tensor tensor);
+
+/// Every layer names its output. To keep them all until the end of the call would keep memory that
+/// the model itself gives back early. While this lives, calls on this thread keep those in `names`
+/// alone; `observer` is shown each.
+class [[nodiscard]] KeptLayerOutputs {
+ public:
+  using Observer = std::function<void(const std::string& name, const at::Tensor& tensor)>;
+  explicit KeptLayerOutputs(std::set<std::string> names, Observer observer = {});
+  ~KeptLayerOutputs();
+  KeptLayerOutputs(const KeptLayerOutputs&) = delete;
+  KeptLayerOutputs& operator=(const KeptLayerOutputs&) = delete;
+
+ private:
+  friend at::Tensor layer_output(at::Tensor tensor);
+  std::set<std::string> names_;
+  Observer observer_;
+  KeptLayerOutputs* outer_;
+};
+
+/// Collects what CallScope::tensor() is asked for on this thread while it lives.
+class [[nodiscard]] LookupLog {
+ public:
+  LookupLog();
+  ~LookupLog();
+  LookupLog(const LookupLog&) = delete;
+  LookupLog& operator=(const LookupLog&) = delete;
+
+  const std::set<std::string>& names() const { return names_; }
+
+ private:
+  friend class CallScope;
+  std::set<std::string> names_;
+  LookupLog* outer_;
+};
 
 }  // namespace tensorpack

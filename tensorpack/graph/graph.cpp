@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/state_guard.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
@@ -89,7 +90,9 @@ void Graph::build(Op::State& state) {
   for (const TensorSpec& spec : state.inputs) trial.push_back(spec.trial_value(state.device));
   try {
     StateGuard guard(*this);
+    LookupLog lookups;
     state.outputs = specs_of(state.body(trial));
+    state.looked_up = lookups.names();
   } catch (const Error&) {
     throw;  // already says where
   } catch (const InternalError&) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/graph/op.h"
 
+#include "tensorpack/graph/call_scope.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -45,6 +46,14 @@ const std::vector<TensorSpec>& Op::inputs() const {
 const std::map<std::string, TensorSpec>& Op::outputs() const {
   TP_ASSERT(state_ != nullptr);
   return state_->outputs;
+}
+
+NamedTensors Op::run_body(const std::vector<at::Tensor>& inputs,
+                          const std::vector<std::string>& fetches) const {
+  std::set<std::string> names = state_->looked_up;
+  names.insert(fetches.begin(), fetches.end());
+  const KeptLayerOutputs kept(std::move(names));
+  return state_->body(inputs);
 }
 
 bool Op::has_output(const std::string& name) const { return outputs().contains(name); }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,11 @@ class Op {
   const std::map<std::string, TensorSpec>& outputs() const;
   bool has_output(const std::string& name) const;
 
+  /// Calls the function of a program op, which gives its named tensors; of those that layers named,
+  /// the ones in `fetches`.
+  NamedTensors run_body(const std::vector<at::Tensor>& inputs,
+                        const std::vector<std::string>& fetches) const;
+
   struct State;
   const State& state() const { return *state_; }
 
@@ -66,10 +72,11 @@ struct Op::State {
   c10::Device device = c10::kCPU;  // kProgram
   std::vector<TensorSpec> inputs = {};
   std::map<std::string, TensorSpec> outputs = {};
-  OpBody body = {};                     // kProgram
-  InputFeeder feeder = {};              // kProgram
-  std::vector<Op> members = {};         // kGroup
-  std::function<void()> function = {};  // kHost
+  std::set<std::string> looked_up = {};  // kProgram: outputs that the body itself uses by name
+  OpBody body = {};                      // kProgram
+  InputFeeder feeder = {};               // kProgram
+  std::vector<Op> members = {};          // kGroup
+  std::function<void()> function = {};   // kHost
 };
 
 }  // namespace tensorpack

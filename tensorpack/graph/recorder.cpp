@@ -14,6 +14,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/operator_facts.h"
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/utils/error.h"
@@ -113,6 +114,7 @@ class Recorder final : public c10::DebugInfoBase {
   ValueId add_external(const at::Tensor& tensor, ValueKind kind, const std::string& name);
   void run_operator(const c10::OperatorHandle& op, c10::DispatchKeySet below,
                     torch::jit::Stack* stack);
+  void add_output(const std::string& name, const at::Tensor& tensor);
   void finish(Recording& recording);
   void restore_foreign_state() const { foreign_.restore(); }
 
@@ -494,10 +496,13 @@ void Recorder::run_operator(const c10::OperatorHandle& op, c10::DispatchKeySet b
   after(std::move(pending), *stack);
 }
 
+void Recorder::add_output(const std::string& name, const at::Tensor& tensor) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  trace_.outputs[name] = use(tensor, /*reads_contents=*/true);
+}
+
 void Recorder::finish(Recording& recording) {
-  for (const auto& [name, tensor] : recording.outputs) {
-    trace_.outputs.emplace(name, use(tensor, /*reads_contents=*/true));
-  }
+  for (const auto& [name, tensor] : recording.outputs) add_output(name, tensor);
   trace_.erase_nodes(dropped_);
   for (size_t i = 0; i < results_.size(); ++i) {
     if (!dropped_[i]) recording.results.push_back(std::move(results_[i]));
@@ -544,6 +549,11 @@ Recording record(const RecordOptions& options) {
   try {
     c10::DebugInfoGuard slot(kRecorderSlot, recorder);
     c10::impl::IncludeDispatchKeyGuard on(kRecorderKey);
+    const KeptLayerOutputs kept(options.kept_layer_outputs,
+                                [&](const std::string& name, const at::Tensor& tensor) {
+                                  if (options.is_output && options.is_output(name))
+                                    recorder->add_output(name, tensor);
+                                });
     recording.outputs = options.function();
   } catch (...) {
     recorder->restore_foreign_state();
@@ -551,6 +561,8 @@ Recording record(const RecordOptions& options) {
   }
   recorder->restore_foreign_state();
   recorder->finish(recording);
+  // Their history would keep every result of the forward pass alive.
+  for (auto& [name, tensor] : recording.outputs) tensor = tensor.detach();
   return recording;
 }
 

@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +29,10 @@ struct RecordOptions {
   /// Held by reference, and may be written: (name, tensor).
   std::vector<std::pair<std::string, at::Tensor>> variables = {};
   std::function<NamedTensors()> function = {};
+  /// Outputs of layers that the function needs itself; others are recorded but not kept.
+  std::set<std::string> kept_layer_outputs = {};
+  /// What may be fetched of the outputs of layers; what the function returns may be in any case.
+  std::function<bool(const std::string& name)> is_output = {};
   /// Slow, for tests: finds operators that write to memory their schema calls read-only.
   bool check_undeclared_writes = false;
   /// Keeps a copy of what every node returned, to find where two runs part.

@@ -9,7 +9,9 @@ namespace tensorpack {
 
 void SavedState::save(const at::Tensor& tensor) {
   at::NoGradGuard no_grad;
-  tensors_.emplace_back(tensor.detach(), tensor.detach().clone());
+  // On the host: a device may have no room for everything twice.
+  const at::Tensor contents = tensor.detach();
+  tensors_.emplace_back(contents, contents.is_cuda() ? contents.cpu() : contents.clone());
 }
 
 void SavedState::save(const at::Generator& generator) {

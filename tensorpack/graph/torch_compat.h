@@ -59,19 +59,23 @@ inline std::optional<at::Tensor> fused_attention([[maybe_unused]] const at::Tens
   return std::nullopt;
 }
 
-/// The most bytes that were allocated on a device at a time; 0 where libtorch does not tell.
-inline int64_t peak_device_bytes([[maybe_unused]] c10::Device device) {
+/// Memory of a device that this process has, in bytes.
+struct DeviceMemory {
+  int64_t peak_allocated = 0;  ///< the most that was in use at a time
+  int64_t held = 0;            ///< taken from the device now, in use or not
+};
+
+/// Zeros where libtorch does not tell.
+inline DeviceMemory device_memory([[maybe_unused]] c10::Device device) {
 #if TENSORPACK_TORCH_AT_LEAST(2, 9)
   if (device.is_cuda()) {
     constexpr size_t kAllPools = 0;
     const auto index = device.has_index() ? device.index() : c10::DeviceIndex{0};
-    return c10::getDeviceAllocator(device.type())
-        ->getDeviceStats(index)
-        .allocated_bytes[kAllPools]
-        .peak;
+    const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(index);
+    return {stats.allocated_bytes[kAllPools].peak, stats.reserved_bytes[kAllPools].current};
   }
 #endif
-  return 0;
+  return {};
 }
 
 }  // namespace tensorpack

@@ -38,7 +38,7 @@ at::Tensor finish_layer(const char* layer, const at::Tensor& input, at::Tensor o
   if (logs_shapes) {
     log::info_once("{}: {} -> {}", layer_place(layer), shape_of(input), shape_of(output));
   }
-  return named("output", std::move(output));
+  return layer_output(std::move(output));
 }
 
 std::string layer_place(const char* layer) {

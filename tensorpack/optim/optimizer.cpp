@@ -51,7 +51,8 @@ std::vector<at::Tensor> Optimizer::get_slots(const Gradients& gradients, const s
   return slots;
 }
 
-Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>& variables) {
+Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>& variables,
+                            bool keep_history) {
   TP_CHECK(cost.defined() && cost.numel() == 1, "minimize",
            "the cost must be a scalar, got a tensor of shape [{}]. Reduce it, for example with "
            ".mean().",
@@ -63,10 +64,9 @@ Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>
            "model's output.");
   std::vector<at::Tensor> tensors;
   for (const Variable* variable : variables) tensors.push_back(variable->tensor);
-  // Retained: a step may minimise several costs of one forward pass.
   const std::vector<at::Tensor> values =
-      torch::autograd::grad({cost}, tensors, {}, /*retain_graph=*/true, /*create_graph=*/false,
-                            /*allow_unused=*/true);
+      torch::autograd::grad({cost}, tensors, {}, /*retain_graph=*/keep_history,
+                            /*create_graph=*/false, /*allow_unused=*/true);
 
   Gradients gradients;
   std::vector<std::string> without;
@@ -92,7 +92,8 @@ void minimize(Optimizer& optimizer, const at::Tensor& cost,
   // A cost that is no scalar is compute_gradients()'s to complain about.
   const bool is_scalar = cost.defined() && cost.numel() == 1;
   const Gradients gradients =
-      compute_gradients(is_scalar ? optimizer.scale_cost(cost) : cost, variables);
+      compute_gradients(is_scalar ? optimizer.scale_cost(cost) : cost, variables,
+                        /*keep_history=*/false);
   at::NoGradGuard no_grad;
   optimizer.apply_gradients(gradients);
 }

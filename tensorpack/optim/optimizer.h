@@ -51,10 +51,12 @@ class Optimizer {
 
 /// The derivatives of a scalar cost. Variables it does not depend on are left out, with one warning
 /// that names them; throws an Error when none is left. Several costs of one forward pass can be
-/// differentiated, before the first update.
-Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>& variables);
+/// differentiated, before the first update; the last of them needs no `keep_history`, and saves
+/// memory without.
+Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>& variables,
+                            bool keep_history = true);
 
-/// compute_gradients() and apply_gradients().
+/// compute_gradients() and apply_gradients(). The forward pass cannot be differentiated again.
 void minimize(Optimizer& optimizer, const at::Tensor& cost,
               const std::vector<Variable*>& variables);
 

@@ -9,7 +9,7 @@ namespace tensorpack {
 
 std::vector<at::Tensor> EagerExecutor::run(const Op& op, const std::vector<at::Tensor>& inputs,
                                            const std::vector<std::string>& fetches) {
-  const NamedTensors outputs = op.state().body(inputs);
+  const NamedTensors outputs = op.run_body(inputs, fetches);
   std::vector<at::Tensor> values;
   at::NoGradGuard no_grad;
   for (const std::string& name : fetches) {

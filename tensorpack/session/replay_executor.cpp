@@ -96,6 +96,9 @@ ReplayExecutor::Variant ReplayExecutor::record_variant(const Op& op,
   for (const std::string& remark : recorded.recording.remarks) {
     log::debug("Recording '{}': {}.", op.name(), remark);
   }
+  // As large as a batch and its activations.
+  recorded.inputs.clear();
+  recorded.recording.outputs.clear();
   if (options_.verify) verify(graph_, op, recorded, inputs, guard);
   return {std::move(recorded.recording.trace), {}, {}};
 }

@@ -2,9 +2,11 @@
 #include "tensorpack/session/verify.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/accumulate.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <limits>
 #include <sstream>
 
@@ -18,8 +20,9 @@ namespace {
 
 // Kernels may round differently from run to run; frozen values differ by far more.
 constexpr double kTolerance = 1e-3;
-// Where the function does not repeat itself, the program may be this much farther from it.
-constexpr double kTimesNoise = 8;
+constexpr double kToleranceOnAverage = 1e-2;
+// Where function or program do not repeat themselves, they may be this much farther apart.
+constexpr double kTimesNoise = 4;
 
 // On CUDA the fastest kernels add up in any order, and a gradient that should be zero (of a bias
 // before batch norm) is nothing but the rounding. While this lives, kernels repeat themselves.
@@ -54,18 +57,9 @@ double largest_magnitude(const at::Tensor& tensor) {
   return at::nan_to_num(tensor.abs().to(at::kDouble)).max().item<double>();
 }
 
-// What two tensors may differ by.
-struct Allowance {
-  at::Tensor start = {};  // what a variable held before the run: its change is what must agree
-  at::Tensor again = {};  // another result of the function, which may not repeat itself
-};
-
-double largest_difference(const at::Tensor& a, const at::Tensor& b) {
-  return largest_magnitude(a - b);
-}
-
-bool is_equal(const at::Tensor& expected, const at::Tensor& value,
-              const Allowance& allowance = {}) {
+// `start` is what a variable held before the run: one step changes it little, so its change is what
+// must agree.
+bool is_equal(const at::Tensor& expected, const at::Tensor& value, const at::Tensor& start = {}) {
   if (!expected.defined() || !value.defined()) return expected.defined() == value.defined();
   if (expected.sizes() != value.sizes() || expected.scalar_type() != value.scalar_type()) {
     return false;
@@ -74,16 +68,39 @@ bool is_equal(const at::Tensor& expected, const at::Tensor& value,
   if (at::equal(expected, value)) return true;
   if (!expected.is_floating_point() && !expected.is_complex()) return false;
   if (!at::equal(at::isnan(expected), at::isnan(value))) return false;
-  const double scale =
-      largest_magnitude(allowance.start.defined() ? expected - allowance.start : expected);
+  const double scale = largest_magnitude(start.defined() ? expected - start : expected);
   const double epsilon =
       expected.scalar_type() == at::kDouble || expected.scalar_type() == at::kComplexDouble
           ? std::numeric_limits<double>::epsilon()
           : std::numeric_limits<float>::epsilon();
   const double rounding = 4 * epsilon * largest_magnitude(expected);
-  const double noise =
-      allowance.again.defined() ? kTimesNoise * largest_difference(expected, allowance.again) : 0;
-  return largest_difference(expected, value) <= kTolerance * scale + rounding + noise;
+  return largest_magnitude(expected - value) <= kTolerance * scale + rounding;
+}
+
+double mean_difference(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.defined() || !b.defined() || a.sizes() != b.sizes() || a.numel() == 0) return 0;
+  return at::nan_to_num((a - b).abs().to(at::kDouble)).mean().item<double>();
+}
+
+// Two results of the function and two of the program, each from the same state.
+struct Repeated {
+  at::Tensor function = {}, function_again = {};
+  at::Tensor program = {}, program_again = {};
+};
+
+// For what does not repeat itself. On average, because single elements may differ at will: the
+// first step of Adam is the sign of the gradient, however small.
+bool is_equal_on_average(const Repeated& results, const at::Tensor& start) {
+  const at::Tensor& expected = results.function;
+  if (!expected.defined() || !expected.is_floating_point() ||
+      expected.sizes() != results.program.sizes()) {
+    return false;
+  }
+  const double scale = mean_difference(expected, start.defined() ? start : expected * 0);
+  const double noise = mean_difference(expected, results.function_again) +
+                       mean_difference(results.program, results.program_again);
+  return mean_difference(expected, results.program) <=
+         kToleranceOnAverage * scale + kTimesNoise * noise;
 }
 
 // Another batch with valid contents: the rows in another order, numbers a little smaller.
@@ -93,7 +110,7 @@ at::Tensor other_batch(const at::Tensor& input) {
                          ? input.roll(1, 0)
                          : input.flatten().roll(1).reshape(input.sizes());
   if (other.is_floating_point()) other = other * 0.875;
-  return other.clone();
+  return at::empty_like(input).copy_(other);  // in the same memory format
 }
 
 std::vector<at::Tensor> copies_of(const std::vector<at::Tensor>& tensors) {
@@ -102,10 +119,24 @@ std::vector<at::Tensor> copies_of(const std::vector<at::Tensor>& tensors) {
   return copies;
 }
 
+// A copy in the memory of the host: a device may have no room for everything twice.
+at::Tensor on_host(const at::Tensor& tensor) {
+  return tensor.is_cuda() ? tensor.detach().cpu() : tensor.detach().clone();
+}
+
+std::vector<at::Tensor> copies_on(c10::Device device, const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> copies;
+  for (const at::Tensor& tensor : tensors) {
+    copies.push_back(tensor.to(device, tensor.scalar_type(), /*non_blocking=*/false,
+                               /*copy=*/true));
+  }
+  return copies;
+}
+
 NamedTensors variable_values(Graph& graph) {
   NamedTensors values;
   for (const Variable& variable : graph.variables().all()) {
-    values.emplace(variable.name, variable.tensor.detach().clone());
+    values.emplace(variable.name, on_host(variable.tensor));
   }
   return values;
 }
@@ -116,23 +147,45 @@ struct Outcome {
   NamedTensors variables = {};
 };
 
-Outcome run_function(Graph& graph, const Op& op, const std::vector<at::Tensor>& inputs) {
+// The outputs that are compared. Every layer has one, and all together are as large as the
+// activations of the model: the smallest suffice, because they depend on the others.
+std::vector<std::string> outputs_to_compare(const Trace& trace) {
+  constexpr int64_t kEnough = int64_t{1} << 24;
+  std::vector<std::pair<int64_t, std::string>> by_size;
+  for (const auto& [name, id] : trace.outputs) {
+    by_size.emplace_back(c10::multiply_integers(trace.values[id].sizes), name);
+  }
+  std::sort(by_size.begin(), by_size.end());
+  std::vector<std::string> names;
+  int64_t elements = 0;
+  for (const auto& [size, name] : by_size) {
+    elements += size;
+    if (elements > kEnough && !names.empty()) break;
+    names.push_back(name);
+  }
+  return names;
+}
+
+Outcome run_function(Graph& graph, const Op& op, const std::vector<std::string>& names,
+                     const std::vector<at::Tensor>& inputs) {
   Outcome outcome;
-  for (const auto& [name, tensor] : op.state().body(copies_of(inputs))) {
-    outcome.outputs.emplace(name, tensor.detach().clone());
+  const NamedTensors outputs = op.run_body(copies_on(op.device(), inputs), names);
+  for (const std::string& name : names) {
+    const auto found = outputs.find(name);
+    if (found != outputs.end()) outcome.outputs.emplace(name, on_host(found->second));
   }
   outcome.variables = variable_values(graph);
   return outcome;
 }
 
-Outcome run_program(Graph& graph, const Trace& trace, const std::vector<at::Tensor>& inputs) {
-  std::vector<std::string> fetches;
-  for (const auto& [name, id] : trace.outputs) fetches.push_back(name);
+Outcome run_program(Graph& graph, const Op& op, const Trace& trace,
+                    const std::vector<std::string>& names, const std::vector<at::Tensor>& inputs) {
   Trace optimized = trace;
-  optimize(optimized, fetches);
-  const std::vector<at::Tensor> values = Program(optimized, fetches).run(copies_of(inputs));
+  optimize(optimized, names);
+  const std::vector<at::Tensor> values =
+      Program(optimized, names).run(copies_on(op.device(), inputs));
   Outcome outcome;
-  for (size_t i = 0; i < fetches.size(); ++i) outcome.outputs.emplace(fetches[i], values[i]);
+  for (size_t i = 0; i < names.size(); ++i) outcome.outputs.emplace(names[i], on_host(values[i]));
   outcome.variables = variable_values(graph);
   return outcome;
 }
@@ -142,22 +195,38 @@ at::Tensor find(const NamedTensors& tensors, const std::string& name) {
   return found == tensors.end() ? at::Tensor() : found->second;
 }
 
-// "the tensor 'cost'", or "" when there is none. `start` has the variables before the run, `again`
-// what a second run of the function gave, if there was one.
+// "the tensor 'cost'", or "" when there is none. `start` has the variables before the run.
 std::string first_difference(const Outcome& function, const Outcome& program,
-                             const NamedTensors& start, const Outcome& again = {}) {
+                             const NamedTensors& start) {
   for (const auto& [name, value] : program.outputs) {
-    if (!is_equal(find(function.outputs, name), value, {.again = find(again.outputs, name)})) {
-      return "the tensor '" + name + "'";
-    }
+    if (!is_equal(find(function.outputs, name), value)) return "the tensor '" + name + "'";
   }
   for (const auto& [name, value] : program.variables) {
-    if (!is_equal(find(function.variables, name), value,
-                  {.start = find(start, name), .again = find(again.variables, name)})) {
+    if (!is_equal(find(function.variables, name), value, find(start, name))) {
       return "the variable '" + name + "'";
     }
   }
   return "";
+}
+
+// Whether function and program agree as well as each agrees with itself. Some kernels of CUDA do
+// not repeat themselves whatever they are told: attention, for one.
+bool agree_within_noise(const Outcome& function, const Outcome& function_again,
+                        const Outcome& program, const Outcome& program_again,
+                        const NamedTensors& start) {
+  const auto agree = [](const NamedTensors& f, const NamedTensors& f_again, const NamedTensors& p,
+                        const NamedTensors& p_again, const NamedTensors& from) {
+    return std::all_of(p.begin(), p.end(), [&](const auto& item) {
+      const auto& [name, value] = item;
+      return is_equal(find(f, name), value, find(from, name)) ||
+             is_equal_on_average({find(f, name), find(f_again, name), value, find(p_again, name)},
+                                 find(from, name));
+    });
+  };
+  return agree(function.outputs, function_again.outputs, program.outputs, program_again.outputs,
+               {}) &&
+         agree(function.variables, function_again.variables, program.variables,
+               program_again.variables, start);
 }
 
 std::string literal_text(const c10::IValue& value) {
@@ -206,13 +275,14 @@ std::string difference_in_structure(const Trace& before, const Trace& now) {
 }
 
 // Runs the trace node by node and compares with what the nodes of an equal recording gave.
-std::string difference_in_results(const Trace& trace, const Recording& recording,
+std::string difference_in_results(c10::Device device, const Trace& trace,
+                                  const Recording& recording,
                                   const std::vector<at::Tensor>& inputs) {
   std::vector<c10::IValue> slots(trace.values.size());
   for (size_t i = 0; i < trace.values.size(); ++i) {
     if (trace.values[i].is_persistent()) slots[i] = trace.values[i].tensor;
   }
-  const std::vector<at::Tensor> bound = copies_of(inputs);
+  const std::vector<at::Tensor> bound = copies_on(device, inputs);
   for (size_t i = 0; i < bound.size(); ++i) slots[trace.inputs[i]] = bound[i];
   for (size_t i = 0; i < trace.nodes.size(); ++i) {
     const Node& node = trace.nodes[i];
@@ -244,6 +314,8 @@ RecordedOp record_op(Graph& graph, const Op& op, const std::vector<at::Tensor>& 
     options.variables.emplace_back(variable.name, variable.tensor);
   }
   options.function = [&] { return op.state().body(recorded.inputs); };
+  options.kept_layer_outputs = op.state().looked_up;
+  options.is_output = [&op](const std::string& name) { return op.has_output(name); };
   recorded.recording = record(options);
   return recorded;
 }
@@ -251,31 +323,37 @@ RecordedOp record_op(Graph& graph, const Op& op, const std::vector<at::Tensor>& 
 void verify(Graph& graph, const Op& op, const RecordedOp& recorded,
             const std::vector<at::Tensor>& inputs, const StateGuard& guard) {
   at::NoGradGuard no_grad;
-  const RepeatableKernels repeatable(graph.options().device);
+  const RepeatableKernels repeatable(op.device());
   const Trace& trace = recorded.recording.trace;
   std::vector<at::Tensor> other;
-  for (const at::Tensor& input : inputs) other.push_back(other_batch(input.detach()));
+  for (const at::Tensor& input : inputs) other.push_back(on_host(other_batch(input.detach())));
 
+  const std::vector<std::string> names = outputs_to_compare(trace);
   guard.restore();
   const NamedTensors start = variable_values(graph);
-  const Outcome function = run_function(graph, op, other);
+  const Outcome function = run_function(graph, op, names, other);
   guard.restore();
-  const Outcome program = run_program(graph, trace, other);
+  const Outcome program = run_program(graph, op, trace, names, other);
   const std::string what = first_difference(function, program, start);
   if (what.empty()) return;
 
   guard.restore();
-  const RecordedOp again = record_op(graph, op, other, /*keep_results=*/true);
+  std::string where = difference_in_structure(
+      trace, record_op(graph, op, copies_on(op.device(), other)).recording.trace);
   guard.restore();
-  std::string where = difference_in_structure(trace, again.recording.trace);
-  if (where.empty() && graph.options().device.is_cuda()) {
-    // Some kernels do not repeat themselves whatever they are told: attention, for one. What the
-    // function itself does not repeat is not held against the program.
-    const Outcome repeated = run_function(graph, op, other);
+  if (where.empty() && op.device().is_cuda()) {
+    const Outcome function_again = run_function(graph, op, names, other);
     guard.restore();
-    if (first_difference(function, program, start, repeated).empty()) return;
+    const Outcome program_again = run_program(graph, op, trace, names, other);
+    guard.restore();
+    if (agree_within_noise(function, function_again, program, program_again, start)) return;
   }
-  if (where.empty()) where = difference_in_results(trace, again.recording, other);
+  if (where.empty()) {
+    const RecordedOp again =
+        record_op(graph, op, copies_on(op.device(), other), /*keep_results=*/true);
+    guard.restore();
+    where = difference_in_results(op.device(), trace, again.recording, other);
+  }
   throw make_error("verify '" + op.name() + "'",
                    "the recorded program and the function disagree on {} for another batch; first "
                    "at {}. Likely causes: a value read or written on the host (data_ptr, accessor, "
