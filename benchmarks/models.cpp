@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training steps of whole models of the zoo.
+#include <fmt/format.h>
 #include <torch/types.h>
 
 #include "benchmarks/groups.h"
+#include "examples/models/lenet.h"
 #include "examples/models/resnet.h"
 #include "tensorpack/utils/startup.h"
 
@@ -40,6 +42,33 @@ class ResNet18 {
   Feeds feeds_;
 };
 
+// Percent of the test images of Fashion-MNIST that LeNet gets right after a short training.
+double lenet_accuracy(Precision precision) {
+  set_global_seed(1);
+  torch::manual_seed(1);
+  SimpleTrainer trainer;
+  launch_train_with_config(
+      {
+          .model = {.inputs = {{"image", {-1, 28, 28}}, {"label", {-1}, torch::kLong}},
+                    .build_graph =
+                        [](const Tensor& image, const Tensor& label) {
+                          const Tensor logits =
+                              examples::lenet(image.unsqueeze(1)).to(torch::kFloat);
+                          named("incorrect_vector", prediction_incorrect(logits, label));
+                          return torch::cross_entropy_loss(logits, label);
+                        },
+                    .optimizer = Adam({.lr = 1e-3})},
+          .dataflow = FashionMnist("train") | batch(128),
+          .callbacks = {InferenceRunner(FashionMnist("test") | batch(500),
+                                        {ClassificationError()})},
+          .monitors = OwnedList<MonitorBase>(),
+          .session = {.precision = precision},
+          .max_epoch = 3,
+      },
+      trainer);
+  return 100 * (1 - trainer.monitors().get_latest("validation_error"));
+}
+
 }  // namespace
 
 void add_models_benchmarks(Suite& suite) {
@@ -49,6 +78,14 @@ void add_models_benchmarks(Suite& suite) {
                           .peer = [&] { full.step(); },
                           .peer_name = "the same in float32",
                           .repetitions = 5});
+  });
+  suite.add("models/lenet_bf16_accuracy_points", [](const Stopwatch&) {
+    const double full = lenet_accuracy(Precision::kFloat32);
+    const double mixed = lenet_accuracy(Precision::kBFloat16);
+    return Figure{.value = mixed - full,
+                  .unit = "points",
+                  .peer_name = "the same in float32",
+                  .note = fmt::format("{:.2f} against {:.2f} % right", mixed, full)};
   });
 }
 

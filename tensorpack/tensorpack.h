@@ -24,6 +24,7 @@
 #include "tensorpack/dataflow/from_list.h"
 #include "tensorpack/dataflow/map.h"
 #include "tensorpack/dataflow/repeat.h"
+#include "tensorpack/dataflow/rng.h"
 #include "tensorpack/dataflow/shuffle.h"
 #include "tensorpack/dataflow/take.h"
 #include "tensorpack/graph/call_scope.h"

@@ -14,6 +14,8 @@ struct Flags {
   int64_t epochs = 8;
   int64_t batch = 128;
   double lr = 1e-3;
+  std::string device = "cpu";
+  bool bf16 = false;
   std::string logdir = "train_log/fashion_mnist";
   std::string data;
 };
@@ -35,7 +37,7 @@ ModelDesc fashion_model(double lr) {
             Tensor correct = (logits.argmax(1) == label).to(torch::kFloat32);
             named("accuracy", correct.mean());
             named("incorrect_vector", 1 - correct);
-            return named("cost", torch::cross_entropy_loss(logits, label));
+            return named("cost", torch::cross_entropy_loss(logits.to(torch::kFloat), label));
           },
       .optimizer = Adam({.lr = lr}),
   };
@@ -53,9 +55,11 @@ void train(const Flags& flags) {
                   FashionMnist("test", {.dir = flags.data}) | batch(256, {.remainder = true}),
                   {ScalarStats({"accuracy", "cost"}), ClassificationError()}),
           },
+      .session = {.precision = flags.bf16 ? Precision::kBFloat16 : Precision::kFloat32},
       .max_epoch = flags.epochs,
   };
-  launch_train_with_config(std::move(config), SimpleTrainer());
+  launch_train_with_config(std::move(config),
+                           SimpleTrainer({.device = torch::Device(flags.device)}));
   fmt::print(
       "The log directory {} holds the last checkpoints (model-*.safetensors), every epoch's "
       "numbers "
@@ -72,6 +76,8 @@ int main(int argc, char** argv) {
   app.add_option("--epochs", flags.epochs, "Epochs to train")->check(CLI::PositiveNumber);
   app.add_option("--batch", flags.batch, "Images per step")->check(CLI::PositiveNumber);
   app.add_option("--lr", flags.lr, "Learning rate")->check(CLI::NonNegativeNumber);
+  app.add_option("--device", flags.device, "Where to train: cpu, cuda, cuda:1 ...");
+  app.add_flag("--bf16", flags.bf16, "Compute in bfloat16");
   app.add_option("--logdir", flags.logdir, "Where checkpoints, numbers and the log go");
   app.add_option("--data", flags.data,
                  "Directory of the data set; by default that of Debian's dataset-fashion-mnist");

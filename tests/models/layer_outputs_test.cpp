@@ -62,9 +62,8 @@ TEST_P(LayerOutputsTest, TheFunctionItselfFindsThemByName) {
 }
 
 TEST_P(LayerOutputsTest, TheyKnowTheirNames) {
-  const Op op = define([](const Tensor& x, CallScope&) {
-    print_stat(FullyConnected("a", x, {.units = 5}));
-  });
+  const Op op =
+      define([](const Tensor& x, CallScope&) { print_stat(FullyConnected("a", x, {.units = 5})); });
   Session session(graph_, {.executor = GetParam(), .verify = false});
   session.run(op, {}, feeds_);
   EXPECT_THAT(stdout_of([&] { session.run(op, {}, feeds_); }), HasSubstr("a/output"));
