@@ -204,5 +204,28 @@ TEST(SessionTraceTest, ShowsWhatAnOpRunsAndChangesNothing) {
   EXPECT_ERROR(session.trace(Op::nothing()), "is not a recorded function");
 }
 
+#ifndef TENSORPACK_HAS_CUDA
+TEST(SessionTest, CudaGraphsWithoutCudaAreAnError) {
+  Graph graph;
+  EXPECT_ERROR(Session(graph, {.executor = ExecutorKind::kCudaGraph}),
+               "this library was built without CUDA");
+}
+#endif
+
+TEST(FetchedValuesTest, AreReadAsAVectorIs) {
+  const FetchedValues values({at::zeros({}), at::ones({}), at::full({}, 2)});
+  EXPECT_EQ(values.size(), 3U);
+  EXPECT_FALSE(values.empty());
+  double sum = 0;
+  for (const at::Tensor& value : values) sum += value.item<double>();
+  EXPECT_EQ(sum, 3);
+  const FetchedValues part = values.slice(1, 3);
+  EXPECT_EQ(part.size(), 2U);
+  EXPECT_EQ(part[1].item<double>(), 2);
+  const std::vector<at::Tensor>& vector = part;
+  EXPECT_EQ(vector[0].item<double>(), 1);
+  EXPECT_TRUE(FetchedValues().empty());
+}
+
 }  // namespace
 }  // namespace tensorpack

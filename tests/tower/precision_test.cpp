@@ -13,6 +13,8 @@
 #include "tensorpack/optim/sgd.h"
 #include "tensorpack/session/session.h"
 #include "tensorpack/tower/tower_context.h"
+#include "tensorpack/tower/tower_func.h"
+#include "tests/support/throws.h"
 
 namespace tensorpack::test {
 namespace {
@@ -84,6 +86,42 @@ TEST(MixedPrecisionTest, ScopesNestAndEnd) {
     EXPECT_EQ(FullyConnected("c", x, {.units = 2}).scalar_type(), at::kBFloat16);
   }
   EXPECT_EQ(FullyConnected("d", x, {.units = 2}).scalar_type(), at::kFloat);
+}
+
+// The type of what a linear layer gives in a tower function, with the session's precision.
+at::ScalarType type_in(Precision precision, ExecutorKind executor) {
+  Graph graph;
+  const TowerFunc tower_func = [](const Tensor& x) {
+    named("y", FullyConnected("fc", x, {.units = 2}));
+  };
+  const Op op = graph.define({
+      .name = "predict",
+      .inputs = {{"x", {-1, 3}}},
+      .body =
+          [&](const std::vector<Tensor>& in) {
+            TowerContext tower(graph);
+            tower_func(in);
+            // Only the tower function computes in that type.
+            EXPECT_EQ(at::mm(in[0], in[0].t()).scalar_type(), at::kFloat);
+            return tower.call().named_tensors();
+          },
+  });
+  Session session(graph, {.executor = executor, .precision = precision});
+  return session.run(op, {"y"}, {{"x", at::ones({2, 3})}})[0].scalar_type();
+}
+
+TEST(SessionPrecisionTest, TowerFunctionsComputeInIt) {
+  for (const ExecutorKind executor : {ExecutorKind::kReplay, ExecutorKind::kEager}) {
+    EXPECT_EQ(type_in(Precision::kBFloat16, executor), at::kBFloat16);
+    EXPECT_EQ(type_in(Precision::kTf32, executor), at::kFloat);
+    EXPECT_EQ(type_in(Precision::kFloat32, executor), at::kFloat);
+  }
+}
+
+TEST(SessionPrecisionTest, Float16OnTheCpuIsAnError) {
+  Graph graph;
+  EXPECT_ERROR(Session(graph, {.precision = Precision::kFloat16}),
+               "[session] the precision is float16, which the cpu cannot do. Use bfloat16.");
 }
 
 }  // namespace
