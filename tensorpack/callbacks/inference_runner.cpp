@@ -88,10 +88,15 @@ void InferenceRunner::trigger() {
   for (Inferencer& inferencer : inferencers_) inferencer.before_inference();
   input_.start();
   ProgressMeter meter({.total = input_.size().value_or(0), .description = tower_->name()});
+  // Read one run late, so that a device has the next one to do meanwhile.
+  std::optional<FetchedValues> unread;
   while (const std::optional<DataPoint> datapoint = input_.next()) {
-    run(*datapoint);
+    FetchedValues values = trainer().sess().run(tower_->op(), fetches_, feeds(*datapoint));
+    if (unread) hand_out(*unread);
+    unread = std::move(values);
     meter.advance();
   }
+  if (unread) hand_out(*unread);
   meter.close();
   input_.stop();
   if (meter.done() == 0)
@@ -103,9 +108,7 @@ void InferenceRunner::trigger() {
   }
 }
 
-void InferenceRunner::run(const DataPoint& datapoint) {
-  const std::vector<at::Tensor> values =
-      trainer().sess().run(tower_->op(), fetches_, feeds(datapoint));
+void InferenceRunner::hand_out(const FetchedValues& values) {
   for (size_t i = 0; i < inferencers_.size(); ++i) {
     std::vector<at::Tensor> own;
     for (size_t index : indices_[i]) own.push_back(values[index]);

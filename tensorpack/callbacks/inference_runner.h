@@ -70,7 +70,7 @@ class InferenceRunner final : public Callback {
 
  private:
   void check_fetches();
-  void run(const DataPoint& datapoint);
+  void hand_out(const FetchedValues& values);
   Feeds feeds(const DataPoint& datapoint) const;
 
   InferenceInput input_;

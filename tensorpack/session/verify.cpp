@@ -302,6 +302,38 @@ std::string difference_in_results(c10::Device device, const Trace& trace,
   return "no single node differs: a result is written after it was read";
 }
 
+// On what function and program disagree, and where the function did something else.
+struct Disagreement {
+  std::string what = {};   // empty if they agree
+  std::string where = {};  // empty if only the results differ
+};
+
+Disagreement compare(Graph& graph, const Op& op, const Trace& trace,
+                     const std::vector<at::Tensor>& inputs, const StateGuard& guard) {
+  const std::vector<std::string> names = outputs_to_compare(trace);
+  guard.restore();
+  const NamedTensors start = variable_values(graph);
+  const Outcome function = run_function(graph, op, names, inputs);
+  guard.restore();
+  const Outcome program = run_program(graph, op, trace, names, inputs);
+  guard.restore();
+  Disagreement found{.what = first_difference(function, program, start)};
+  if (found.what.empty()) return found;
+
+  found.where = difference_in_structure(
+      trace, record_op(graph, op, copies_on(op.device(), inputs)).recording.trace);
+  guard.restore();
+  if (!found.where.empty() || !op.device().is_cuda()) return found;
+  const Outcome function_again = run_function(graph, op, names, inputs);
+  guard.restore();
+  const Outcome program_again = run_program(graph, op, trace, names, inputs);
+  guard.restore();
+  if (agree_within_noise(function, function_again, program, program_again, start)) {
+    found.what.clear();
+  }
+  return found;
+}
+
 }  // namespace
 
 RecordedOp record_op(Graph& graph, const Op& op, const std::vector<at::Tensor>& inputs,
@@ -323,43 +355,28 @@ RecordedOp record_op(Graph& graph, const Op& op, const std::vector<at::Tensor>& 
 void verify(Graph& graph, const Op& op, const RecordedOp& recorded,
             const std::vector<at::Tensor>& inputs, const StateGuard& guard) {
   at::NoGradGuard no_grad;
-  const RepeatableKernels repeatable(op.device());
   const Trace& trace = recorded.recording.trace;
   std::vector<at::Tensor> other;
   for (const at::Tensor& input : inputs) other.push_back(on_host(other_batch(input.detach())));
 
-  const std::vector<std::string> names = outputs_to_compare(trace);
-  guard.restore();
-  const NamedTensors start = variable_values(graph);
-  const Outcome function = run_function(graph, op, names, other);
-  guard.restore();
-  const Outcome program = run_program(graph, op, trace, names, other);
-  const std::string what = first_difference(function, program, start);
-  if (what.empty()) return;
-
-  guard.restore();
-  std::string where = difference_in_structure(
-      trace, record_op(graph, op, copies_on(op.device(), other)).recording.trace);
-  guard.restore();
-  if (where.empty() && op.device().is_cuda()) {
-    const Outcome function_again = run_function(graph, op, names, other);
-    guard.restore();
-    const Outcome program_again = run_program(graph, op, trace, names, other);
-    guard.restore();
-    if (agree_within_noise(function, function_again, program, program_again, start)) return;
-  }
-  if (where.empty()) {
+  Disagreement found = compare(graph, op, trace, other, guard);
+  if (found.what.empty()) return;
+  // The last word: with kernels that repeat themselves, which cost cuDNN some time to choose.
+  const RepeatableKernels repeatable(op.device());
+  if (op.device().is_cuda()) found = compare(graph, op, trace, other, guard);
+  if (found.what.empty()) return;
+  if (found.where.empty()) {
     const RecordedOp again =
         record_op(graph, op, copies_on(op.device(), other), /*keep_results=*/true);
     guard.restore();
-    where = difference_in_results(op.device(), trace, again.recording, other);
+    found.where = difference_in_results(op.device(), trace, again.recording, other);
   }
   throw make_error("verify '" + op.name() + "'",
                    "the recorded program and the function disagree on {} for another batch; first "
                    "at {}. Likely causes: a value read or written on the host (data_ptr, accessor, "
                    "a member variable that changes), or a kernel outside libtorch's dispatcher. "
                    "Keep values in tensors and variables, or use ExecutorKind::kEager.",
-                   what, where);
+                   found.what, found.where);
 }
 
 }  // namespace tensorpack
