@@ -42,8 +42,10 @@ class ResNet18 {
   Feeds feeds_;
 };
 
-// Percent of the test images of Fashion-MNIST that LeNet gets right after a short training.
-double lenet_accuracy(Precision precision) {
+using Network = Tensor (*)(const Tensor& image);
+
+// Percent of the test images of Fashion-MNIST that a network gets right after a short training.
+double accuracy_of(Network network, Precision precision) {
   set_global_seed(1);
   torch::manual_seed(1);
   SimpleTrainer trainer;
@@ -51,9 +53,8 @@ double lenet_accuracy(Precision precision) {
       {
           .model = {.inputs = {{"image", {-1, 28, 28}}, {"label", {-1}, torch::kLong}},
                     .build_graph =
-                        [](const Tensor& image, const Tensor& label) {
-                          const Tensor logits =
-                              examples::lenet(image.unsqueeze(1)).to(torch::kFloat);
+                        [network](const Tensor& image, const Tensor& label) {
+                          const Tensor logits = network(image.unsqueeze(1)).to(torch::kFloat);
                           named("incorrect_vector", prediction_incorrect(logits, label));
                           return torch::cross_entropy_loss(logits, label);
                         },
@@ -69,6 +70,17 @@ double lenet_accuracy(Precision precision) {
   return 100 * (1 - trainer.monitors().get_latest("validation_error"));
 }
 
+void add_accuracy(Suite& suite, const std::string& name, Network network) {
+  suite.add("models/" + name + "_bf16_accuracy_points", [network](const Stopwatch&) {
+    const double full = accuracy_of(network, Precision::kFloat32);
+    const double mixed = accuracy_of(network, Precision::kBFloat16);
+    return Figure{.value = mixed - full,
+                  .unit = "points",
+                  .peer_name = "the same in float32",
+                  .note = fmt::format("{:.2f} against {:.2f} % right", mixed, full)};
+  });
+}
+
 }  // namespace
 
 void add_models_benchmarks(Suite& suite) {
@@ -79,14 +91,9 @@ void add_models_benchmarks(Suite& suite) {
                           .peer_name = "the same in float32",
                           .repetitions = 5});
   });
-  suite.add("models/lenet_bf16_accuracy_points", [](const Stopwatch&) {
-    const double full = lenet_accuracy(Precision::kFloat32);
-    const double mixed = lenet_accuracy(Precision::kBFloat16);
-    return Figure{.value = mixed - full,
-                  .unit = "points",
-                  .peer_name = "the same in float32",
-                  .note = fmt::format("{:.2f} against {:.2f} % right", mixed, full)};
-  });
+  add_accuracy(suite, "lenet", [](const Tensor& image) { return examples::lenet(image); });
+  add_accuracy(suite, "resnet18",
+               [](const Tensor& image) { return examples::resnet18(image, 10); });
 }
 
 }  // namespace tensorpack::bench

@@ -334,6 +334,20 @@ TEST(MinimizeTest, OneForwardPassServesSeveralCosts) {
   EXPECT_EQ(second[0].value.item<float>(), 4.F);
 }
 
+TEST(MinimizeTest, GivesTheForwardPassBack) {
+  Graph graph;
+  TowerContext tower(graph);
+  at::Tensor hidden = get_variable("w", {3}, init::ones()).exp();
+  const at::Tensor cost = hidden.sum();
+  const auto memory = hidden.storage().getWeakStorageImpl();
+  hidden.reset();  // only the history of the cost holds it now
+  compute_gradients(cost, graph.variables().trainable());
+  EXPECT_FALSE(memory.expired());
+  SGD sgd;
+  minimize(sgd, cost, graph.variables().trainable());
+  EXPECT_TRUE(memory.expired());
+}
+
 TEST(MinimizeTest, VariablesWithoutGradientStay) {
   Graph graph;
   TowerContext tower(graph);
