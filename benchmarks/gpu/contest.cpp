@@ -7,6 +7,7 @@
 #include <future>
 #include <nlohmann/json.hpp>
 
+#include "benchmarks/gpu/profile.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack::bench {
@@ -51,6 +52,7 @@ PeerProcess Contest::start_ours(const std::string& task) const {
   std::vector<std::string> command = {std::filesystem::read_symlink("/proc/self/exe").string(),
                                       "--serve", task, "--device", options_.device};
   if (task_.tiny) command.emplace_back("--tiny");
+  if (!options_.profiles.empty()) command.insert(command.end(), {"--profile", options_.profiles});
   return PeerProcess(std::move(command));
 }
 
@@ -111,7 +113,18 @@ void Contest::run_group(const std::vector<std::string>& names, const PeerProcess
     results_[name].our_microseconds = medians[0];
     results_[name].peak_bytes = process.ask("memory");
     results_[name].held_bytes = process.ask("held");
+    profile(name, process);
   }
+}
+
+void Contest::profile(const std::string& name, const PeerProcess& process) const {
+  if (options_.profiles.empty()) return;
+  std::filesystem::create_directories(options_.profiles);
+  const auto trace =
+      std::filesystem::path(options_.profiles) / fmt::format("{}-{}.json", task_.name, name);
+  process.ask("profile " + trace.string());
+  if (!std::filesystem::exists(trace)) return;  // Lightning's loop cannot be interrupted for it
+  fmt::print("# a step of {}, {}\n{}", task_.name, name, kernel_table(trace));
 }
 
 void Contest::run(const Stopwatch& watch) {
@@ -136,6 +149,7 @@ void Contest::run(const Stopwatch& watch) {
   } while (begin < chosen.size());
   results_[kOurs].peak_bytes = ours.ask("memory");
   results_[kOurs].held_bytes = ours.ask("held");
+  profile(kOurs, ours);
   cpu_seconds_ = median_cpu_seconds(ours, watch.repetitions(options_.repetitions));
 }
 

@@ -20,6 +20,7 @@ struct ContestOptions {
   std::filesystem::path scratch = {};  ///< a folder for what the processes share
   double min_seconds = 0.4;
   int repetitions = 5;
+  std::string profiles = {};  ///< a folder for traces of every side's steps, or none
 };
 
 /// Runs when its first result is asked for, with all the peers that were entered until then.
@@ -65,6 +66,7 @@ class Contest {
   Processes start(const std::vector<std::string>& names, int64_t parameters);
   PeerProcess start_peer(const std::string& name) const;
   PeerProcess start_ours(const std::string& task) const;
+  void profile(const std::string& name, const PeerProcess& process) const;
   const Result& result(const std::string& name, const Stopwatch& watch);
   Figure memory_ratio(const std::string& peer, double Result::*bytes, const Stopwatch& watch);
 

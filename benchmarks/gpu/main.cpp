@@ -11,6 +11,7 @@
 #include "benchmarks/gpu/contest.h"
 #include "benchmarks/gpu/serve.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
 
 namespace tensorpack::bench {
 namespace {
@@ -108,12 +109,16 @@ void add_options(CLI::App& app, Flags& flags) {
   app.add_option("--device", flags.contest.device, "Where to train")
       ->capture_default_str()
       ->check(CLI::IsMember({"cuda", "cpu"}));
+  app.add_option("--profile", flags.contest.profiles,
+                 "Write a trace of each side's steps to this folder, and print the longest kernels "
+                 "and the parts of our first step");
   app.add_flag("--tiny", flags.tiny, "Train on next to nothing, to test the benchmarks themselves");
   app.add_flag("--list", flags.list, "List the names and leave");
   app.add_option("--serve", flags.serve, "Be our side of this task")->group("");
 }
 
 void serve(const Flags& flags) {
+  if (!flags.contest.profiles.empty()) log::set_level(log::Level::kDebug);
   const c10::Device device(flags.contest.device == "cuda" ? "cuda:0" : "cpu");
   for (const GpuTask& task : gpu_tasks(flags.tiny)) {
     if (task.name == flags.serve) return serve_gpu_task(task, device);
@@ -138,6 +143,10 @@ int run(int argc, char** argv) {
     serve(flags);
     return 0;
   }
+
+  TP_CHECK(flags.contest.profiles.empty() || flags.contest.device == "cuda", "bench",
+           "--profile shows the kernels of a GPU, and the device is the {}. Use --device cuda.",
+           flags.contest.device);
 
   const ScratchFolder scratch;
   flags.contest.scratch = scratch.path();

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <string>
 
+#include "benchmarks/gpu/profile.h"
 #include "benchmarks/gpu/training.h"
 #include "tensorpack/graph/torch_compat.h"
 #include "tensorpack/utils/startup.h"
@@ -40,10 +41,16 @@ double cpu_seconds_of(GpuTraining& training, int64_t steps, torch::Device device
 
 double reply(const std::string& request, GpuTraining& training, torch::Device device) {
   constexpr std::string_view kCpu = "cpu ";
+  constexpr std::string_view kProfile = "profile ";
   if (request == "memory") return static_cast<double>(device_memory(device).peak_allocated);
   if (request == "held") return static_cast<double>(device_memory(device).held);
   if (request.starts_with(kCpu)) {
     return cpu_seconds_of(training, std::stoll(request.substr(kCpu.size())), device);
+  }
+  if (request.starts_with(kProfile)) {
+    write_trace(request.substr(kProfile.size()),
+                [&] { seconds_of(training, kProfiledSteps, device); });
+    return 0;
   }
   return seconds_of(training, std::stoll(request), device);
 }

@@ -4,7 +4,8 @@
   gpu.py --task resnet50 --mode compile --batch 256 --size 224 --precision bf16 --channels-last --scratch DIR
 
 It answers requests: `<n>`, the seconds of n steps; `cpu <n>`, the CPU seconds in which this thread issues n
-steps; `memory`, the most bytes that were in use on the device at a time; `held`, the bytes taken from it.
+steps; `memory`, the most bytes that were in use on the device at a time; `held`, the bytes taken from it;
+`profile <path>`, 0 after a trace of 5 steps was written to the path.
 """
 
 import argparse
@@ -217,6 +218,12 @@ def cpu_seconds_of(step, steps):
     return taken
 
 
+def profile(step, path):
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as trace:
+        seconds_of(step, 5)
+    trace.export_chrome_trace(path)
+
+
 def reply(step, words):
     if words[0] == "memory":
         return torch.cuda.max_memory_allocated() if on_gpu else 0
@@ -224,6 +231,9 @@ def reply(step, words):
         return torch.cuda.memory_reserved() if on_gpu else 0
     if words[0] == "cpu":
         return cpu_seconds_of(step, int(words[1]))
+    if words[0] == "profile":
+        profile(step, words[1])
+        return 0
     return seconds_of(step, int(words[0]))
 
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "tensorpack/graph/graph.h"
+#include "tensorpack/graph/phase_log.h"
 #include "tensorpack/utils/logger.h"
 
 namespace tensorpack::cuda {
@@ -103,6 +104,7 @@ std::vector<at::Tensor> GraphRunner::run(const std::vector<at::Tensor>& inputs) 
 }
 
 std::vector<at::Tensor> GraphRunner::warm_up(const std::vector<at::Tensor>& inputs) {
+  const PhaseLog phase(op_name_, c10::Device(c10::kCUDA, space_->device), "warming up");
   // Memory of the recording is of the other stream: without use from here on.
   c10::cuda::CUDACachingAllocator::emptyCache();
   const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream();
@@ -120,6 +122,7 @@ std::vector<at::Tensor> GraphRunner::warm_up(const std::vector<at::Tensor>& inpu
 }
 
 void GraphRunner::capture() {
+  const PhaseLog phase(op_name_, c10::Device(c10::kCUDA, space_->device), "capturing");
   try {
     capture_.emplace(*space_, [&] { outputs_ = program_.run(inputs_); });
   } catch (const std::exception& error) {

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "tensorpack/graph/call_scope.h"
+#include "tensorpack/graph/phase_log.h"
 #include "tensorpack/graph/state_guard.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
@@ -86,6 +87,7 @@ void Graph::use_device(c10::Device device) {
 }
 
 void Graph::build(Op::State& state) {
+  const PhaseLog phase(state.name, state.device, "building on a trial input");
   std::vector<at::Tensor> trial;
   for (const TensorSpec& spec : state.inputs) trial.push_back(spec.trial_value(state.device));
   try {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tensorpack/graph/passes/passes.h"
+#include "tensorpack/graph/phase_log.h"
 #include "tensorpack/graph/program.h"
 #include "tensorpack/graph/recorder.h"
 #include "tensorpack/graph/state_guard.h"
@@ -124,6 +125,7 @@ ProgramRunner& ReplayExecutor::runner_for(const Op& op, Variant& variant,
                                           const std::vector<std::string>& fetches) {
   std::unique_ptr<ProgramRunner>& runner = variant.runners[fetches];
   if (!runner) {
+    const PhaseLog phase(op.name(), op.device(), "optimizing the program");
     Trace trace = variant.trace;
     optimize(trace, fetches);
     runner = make_runner_(op, trace, fetches);

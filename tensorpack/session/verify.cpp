@@ -12,6 +12,7 @@
 
 #include "tensorpack/graph/interpreter.h"
 #include "tensorpack/graph/passes/passes.h"
+#include "tensorpack/graph/phase_log.h"
 #include "tensorpack/graph/program.h"
 #include "tensorpack/utils/error.h"
 
@@ -168,6 +169,7 @@ std::vector<std::string> outputs_to_compare(const Trace& trace) {
 
 Outcome run_function(Graph& graph, const Op& op, const std::vector<std::string>& names,
                      const std::vector<at::Tensor>& inputs) {
+  const PhaseLog phase(op.name(), op.device(), "running the function to verify");
   Outcome outcome;
   const NamedTensors outputs = op.run_body(copies_on(op.device(), inputs), names);
   for (const std::string& name : names) {
@@ -180,6 +182,7 @@ Outcome run_function(Graph& graph, const Op& op, const std::vector<std::string>&
 
 Outcome run_program(Graph& graph, const Op& op, const Trace& trace,
                     const std::vector<std::string>& names, const std::vector<at::Tensor>& inputs) {
+  const PhaseLog phase(op.name(), op.device(), "running the program to verify");
   Trace optimized = trace;
   optimize(optimized, names);
   const std::vector<at::Tensor> values =
@@ -196,8 +199,9 @@ at::Tensor find(const NamedTensors& tensors, const std::string& name) {
 }
 
 // "the tensor 'cost'", or "" when there is none. `start` has the variables before the run.
-std::string first_difference(const Outcome& function, const Outcome& program,
+std::string first_difference(const Op& op, const Outcome& function, const Outcome& program,
                              const NamedTensors& start) {
+  const PhaseLog phase(op.name(), op.device(), "comparing");
   for (const auto& [name, value] : program.outputs) {
     if (!is_equal(find(function.outputs, name), value)) return "the tensor '" + name + "'";
   }
@@ -317,7 +321,7 @@ Disagreement compare(Graph& graph, const Op& op, const Trace& trace,
   guard.restore();
   const Outcome program = run_program(graph, op, trace, names, inputs);
   guard.restore();
-  Disagreement found{.what = first_difference(function, program, start)};
+  Disagreement found{.what = first_difference(op, function, program, start)};
   if (found.what.empty()) return found;
 
   found.where = difference_in_structure(
@@ -338,6 +342,7 @@ Disagreement compare(Graph& graph, const Op& op, const Trace& trace,
 
 RecordedOp record_op(Graph& graph, const Op& op, const std::vector<at::Tensor>& inputs,
                      bool keep_results) {
+  const PhaseLog phase(op.name(), op.device(), "recording");
   RecordedOp recorded{copies_of(inputs), {}};  // the function may write to its inputs
   RecordOptions options{.keep_results = keep_results};
   options.inputs = recorded.inputs;
