@@ -8,6 +8,8 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/graph/phase_log.h"
 #include "tensorpack/utils/logger.h"
@@ -27,6 +29,16 @@ void order(c10::cuda::CUDAStream before, c10::cuda::CUDAStream after) {
   at::cuda::CUDAEvent event;
   event.record(before);
   event.block(after);
+}
+
+bool is_same_memory(const at::Tensor& a, const at::Tensor& b) {
+  return a.data_ptr() == b.data_ptr() && a.strides() == b.strides();
+}
+
+bool is_written(const Trace& trace, StorageId storage) {
+  return std::any_of(trace.nodes.begin(), trace.nodes.end(), [&](const Node& node) {
+    return std::find(node.writes.begin(), node.writes.end(), storage) != node.writes.end();
+  });
 }
 
 // While it lives, notices operators that wait for the device: those cannot be captured.
@@ -91,7 +103,10 @@ GraphRunner::GraphRunner(std::string op_name, const Trace& trace,
       program_(trace, fetches, {.largest_kept_buffer = 0}) {
   for (ValueId id : trace.inputs) {
     const Value& value = trace.values[id];
-    inputs_.push_back(at::empty_strided(value.sizes, value.strides, value.options));
+    inputs_.push_back({.sizes = value.sizes,
+                       .strides = value.strides,
+                       .options = value.options,
+                       .is_written = is_written(trace, value.storage)});
   }
   if (const auto obstacle = obstacle_to_capture(trace)) give_up(*obstacle);
 }
@@ -99,7 +114,10 @@ GraphRunner::GraphRunner(std::string op_name, const Trace& trace,
 std::vector<at::Tensor> GraphRunner::run(const std::vector<at::Tensor>& inputs) {
   const c10::cuda::CUDAGuard on_device(space_->device);
   if (may_capture_ && !is_warm_) return warm_up(inputs);
-  if (may_capture_ && !capture_) capture();
+  if (may_capture_ && (!capture_ || have_moved(inputs))) {
+    place_inputs(inputs);
+    capture();
+  }
   return capture_ ? launch(inputs) : copies_of(program_.run(inputs));
 }
 
@@ -118,13 +136,36 @@ std::vector<at::Tensor> GraphRunner::warm_up(const std::vector<at::Tensor>& inpu
   }
   order(space_->stream, stream);
   is_warm_ = true;
+  // Kept, so that nothing else can come to lie there before the next run.
+  for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i].tensor = inputs[i];
   return values;
+}
+
+void GraphRunner::place_inputs(const std::vector<at::Tensor>& inputs) {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    Input& input = inputs_[i];
+    input.is_callers = !capture_ && !input.is_written && is_same_memory(inputs[i], input.tensor) &&
+                       inputs[i].strides() == input.strides;
+    input.tensor = input.is_callers ? inputs[i].detach()
+                                    : at::empty_strided(input.sizes, input.strides, input.options);
+  }
+}
+
+bool GraphRunner::have_moved(const std::vector<at::Tensor>& inputs) const {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i].is_callers && !is_same_memory(inputs[i], inputs_[i].tensor)) return true;
+  }
+  return false;
 }
 
 void GraphRunner::capture() {
   const PhaseLog phase(op_name_, c10::Device(c10::kCUDA, space_->device), "capturing");
+  capture_.reset();
+  outputs_.clear();
+  std::vector<at::Tensor> inputs;
+  for (const Input& input : inputs_) inputs.push_back(input.tensor);
   try {
-    capture_.emplace(*space_, [&] { outputs_ = program_.run(inputs_); });
+    capture_.emplace(*space_, [&] { outputs_ = program_.run(inputs); });
   } catch (const std::exception& error) {
     capture_.reset();
     outputs_.clear();
@@ -135,9 +176,13 @@ void GraphRunner::capture() {
 std::vector<at::Tensor> GraphRunner::launch(const std::vector<at::Tensor>& inputs) {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    inputs_[i].copy_(inputs[i].detach(), /*non_blocking=*/true);
+    if (inputs_[i].is_callers) continue;
+    inputs_[i].tensor.copy_(inputs[i].detach(), /*non_blocking=*/true);
   }
   capture_->launch();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs_[i].is_written) inputs[i].detach().copy_(inputs_[i].tensor, /*non_blocking=*/true);
+  }
   return copies_of(outputs_);
 }
 

@@ -19,6 +19,9 @@ std::optional<std::string> obstacle_to_capture(const Trace& trace);
 /// Runs a program operator by operator the first time, as a warm-up, captures it the second time,
 /// and launches the captured work from then on. Every run is a real one. A program that cannot be
 /// captured is run operator by operator for good, and the log says why.
+///
+/// Captured work reads the same memory in every run, so a batch is copied there; a batch that comes
+/// in the same memory twice is read where it is, for as long as it stays there.
 class GraphRunner final : public ProgramRunner {
  public:
   GraphRunner(std::string op_name, const Trace& trace, const std::vector<std::string>& fetches,
@@ -27,16 +30,28 @@ class GraphRunner final : public ProgramRunner {
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) override;
 
  private:
+  // What the captured work reads in place of one input.
+  struct Input {
+    at::Tensor tensor = {};  // or, before the capture, what the warm-up read
+    std::vector<int64_t> sizes = {};
+    std::vector<int64_t> strides = {};
+    at::TensorOptions options = {};
+    bool is_written = false;  // by the program
+    bool is_callers = false;  // the memory is not ours
+  };
+
   std::vector<at::Tensor> warm_up(const std::vector<at::Tensor>& inputs);
+  void place_inputs(const std::vector<at::Tensor>& inputs);
   void capture();
+  bool have_moved(const std::vector<at::Tensor>& inputs) const;
   std::vector<at::Tensor> launch(const std::vector<at::Tensor>& inputs);
   void give_up(const std::string& reason);
 
   std::string op_name_;
   std::shared_ptr<const CaptureSpace> space_;
   Program program_;
-  std::vector<at::Tensor> inputs_;   // what the captured work reads
-  std::vector<at::Tensor> outputs_;  // and where it leaves the fetched values
+  std::vector<Input> inputs_;
+  std::vector<at::Tensor> outputs_;  // where the captured work leaves the fetched values
   std::optional<Capture> capture_;
   bool is_warm_ = false;
   bool may_capture_ = true;

@@ -12,6 +12,7 @@
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/phase_log.h"
 #include "tensorpack/graph/state_guard.h"
+#include "tensorpack/graph/torch_compat.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
@@ -40,10 +41,13 @@ std::map<std::string, TensorSpec> specs_of(const NamedTensors& tensors) {
   return outputs;
 }
 
-// Whoever runs an op, a callback with gradients switched off too, gets the same program.
+// Whoever runs an op, a callback with gradients switched off too, gets the same program. cuDNN's
+// choice among its kernels is one of each thread: the program, which runs on one, and the function
+// must not make different ones.
 OpBody with_gradients(OpBody body) {
   return [body = std::move(body)](const std::vector<at::Tensor>& inputs) {
-    at::AutoGradMode enabled(true);
+    const at::AutoGradMode enabled(true);
+    const BackwardOnThisThread backward;
     return body(inputs);
   };
 }

@@ -131,7 +131,7 @@ class Recorder final : public c10::DebugInfoBase {
     } host = Host::kNone;
     int32_t empty_node = -1;       // that empty() ...
     at::Tensor empty_tensor = {};  // ... and what it returned
-    bool is_foreign = false;       // neither the graph nor an operator made it
+    bool is_foreign = false;       // an input, or made by neither the graph nor an operator
     bool is_saved = false;         // foreign, and its contents are kept for restore
   };
   struct Pending {
@@ -217,6 +217,7 @@ ValueId Recorder::add_external(const at::Tensor& tensor, ValueKind kind, const s
   trace_.values[id].name = name;
   if (kind == ValueKind::kInput) {
     trace_.inputs.push_back(id);
+    memories_[trace_.values[id].storage].is_foreign = true;
   } else {
     trace_.values[id].tensor = tensor.detach();
   }

@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
+#include <c10/core/AutogradState.h>
 #include <c10/core/Event.h>
 #include <torch/version.h>
 
@@ -58,6 +59,34 @@ inline std::optional<at::Tensor> fused_attention([[maybe_unused]] const at::Tens
 #endif
   return std::nullopt;
 }
+
+/// Copies each source to the target at the same place, on a GPU with few kernels.
+inline void copy_together(at::TensorList targets, at::TensorList sources) {
+#if TENSORPACK_TORCH_AT_LEAST(2, 1)
+  at::_foreach_copy_(targets, sources);
+#else
+  for (size_t i = 0; i < targets.size(); ++i) targets[i].copy_(sources[i]);
+#endif
+}
+
+/// While it lives, a backward pass runs on the thread that asks for it, for a GPU, too.
+class [[nodiscard]] BackwardOnThisThread {
+#if TENSORPACK_TORCH_AT_LEAST(2, 0)
+ public:
+  BackwardOnThisThread() { c10::AutogradState::get_tls_state().set_multithreading_enabled(false); }
+  ~BackwardOnThisThread() {
+    c10::AutogradState::get_tls_state().set_multithreading_enabled(before_);
+  }
+  BackwardOnThisThread(const BackwardOnThisThread&) = delete;
+  BackwardOnThisThread& operator=(const BackwardOnThisThread&) = delete;
+
+ private:
+  bool before_ = c10::AutogradState::get_tls_state().get_multithreading_enabled();
+#else
+ public:
+  BackwardOnThisThread() {}
+#endif
+};
 
 /// Memory of a device that this process has, in bytes.
 struct DeviceMemory {

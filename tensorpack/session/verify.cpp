@@ -114,10 +114,19 @@ at::Tensor other_batch(const at::Tensor& input) {
   return at::empty_like(input).copy_(other);  // in the same memory format
 }
 
-std::vector<at::Tensor> copies_of(const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor> copies;
-  for (const at::Tensor& tensor : tensors) copies.push_back(tensor.detach().clone());
-  return copies;
+// The same memory, yet nobody else's tensor: two inputs may be one, or one that the function knows
+// from elsewhere. A batch is large, and a device may have no room for another.
+at::Tensor alias_of(const at::Tensor& tensor) {
+  if (tensor.layout() != at::kStrided || !tensor.is_non_overlapping_and_dense() ||
+      tensor.is_conj() || tensor.is_neg()) {
+    return tensor.detach().clone();
+  }
+  return at::for_blob(tensor.data_ptr(), tensor.sizes())
+      .strides(tensor.strides())
+      .deleter([kept = tensor](void*) {})
+      .options(tensor.options().requires_grad(false))
+      .target_device(tensor.device())
+      .make_tensor();
 }
 
 // A copy in the memory of the host: a device may have no room for everything twice.
@@ -343,7 +352,8 @@ Disagreement compare(Graph& graph, const Op& op, const Trace& trace,
 RecordedOp record_op(Graph& graph, const Op& op, const std::vector<at::Tensor>& inputs,
                      bool keep_results) {
   const PhaseLog phase(op.name(), op.device(), "recording");
-  RecordedOp recorded{copies_of(inputs), {}};  // the function may write to its inputs
+  RecordedOp recorded;
+  for (const at::Tensor& input : inputs) recorded.inputs.push_back(alias_of(input));
   RecordOptions options{.keep_results = keep_results};
   options.inputs = recorded.inputs;
   for (const TensorSpec& spec : op.inputs()) options.input_names.push_back(spec.name);

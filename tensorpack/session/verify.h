@@ -21,7 +21,7 @@ struct RecordedOp {
   Recording recording = {};
 };
 
-/// Runs the op's function once on (copies of) the inputs and records it.
+/// Runs the op's function once on the inputs, which are left as they were, and records it.
 RecordedOp record_op(Graph& graph, const Op& op, const std::vector<at::Tensor>& inputs,
                      bool keep_results = false);
 

@@ -5,10 +5,12 @@
 #include <gmock/gmock.h>
 
 #include "tensorpack/cuda/capture.h"
+#include "tensorpack/graph/passes/passes.h"
 #include "tensorpack/models/fully_connected.h"
 #include "tensorpack/optim/gradient_processor.h"
 #include "tensorpack/optim/sgd.h"
 #include "tensorpack/session/session.h"
+#include "tensorpack/tower/tower_func.h"
 #include "tests/cuda/device.h"
 #include "tests/session/models.h"
 #include "tests/support/capture.h"
@@ -110,6 +112,81 @@ TEST_F(GraphExecutorTest, LearningRateTakesEffectOnTheNextLaunch) {
   graph_->variables().at("learning_rate").assign(at::full({}, 0.5));
   session.run(op, {}, feeds);
   EXPECT_FALSE(at::equal(w.tensor.detach(), before));
+}
+
+int64_t allocated_bytes() {
+  return c10::cuda::CUDACachingAllocator::getDeviceStats(0).allocated_bytes[0].current;
+}
+
+TEST_F(GraphExecutorTest, ABatchThatStaysInItsMemoryIsReadThere) {
+  const Op op = define_on_x(*graph_, [](const at::Tensor& x) -> NamedTensors {
+    return {{"sum", x.sum()}};
+  });
+  Session session(*graph_);
+  const at::Tensor batch = at::ones({1 << 20, 3}, at::kCUDA);
+  const auto sum = [&] { return session.run(op, {"sum"}, {{"x", batch}})[0].item<float>(); };
+  sum();
+  const int64_t before = allocated_bytes();
+  sum();  // captured
+  EXPECT_LT(allocated_bytes() - before, batch.nbytes() / 2);
+  batch.mul_(2);
+  EXPECT_EQ(sum(), 2 * batch.numel());
+}
+
+TEST_F(GraphExecutorTest, ABatchInOtherMemoryLeavesTheFirstAlone) {
+  const Op op = define_on_x(*graph_, [](const at::Tensor& x) -> NamedTensors {
+    return {{"sum", x.sum()}};
+  });
+  Session session(*graph_);
+  const at::Tensor constant = at::ones({4, 3}, at::kCUDA);
+  for (int i = 0; i < kRuns; ++i) session.run(op, {"sum"}, {{"x", constant}});
+  for (int i = 0; i < kRuns; ++i) {
+    const at::Tensor other = at::full({4, 3}, 2.0F + i, at::kCUDA);
+    EXPECT_EQ(session.run(op, {"sum"}, {{"x", other}})[0].item<float>(), 12 * (2 + i)) << i;
+    EXPECT_EQ(session.run(op, {"sum"}, {{"x", constant}})[0].item<float>(), 12) << i;
+  }
+}
+
+TEST_F(GraphExecutorTest, AnInputWrittenInPlaceIsWrittenForTheCallerInEveryRun) {
+  const Op op = define_on_x(*graph_, [](const at::Tensor& x) -> NamedTensors {
+    return {{"sum", at::Tensor(x).add_(1).sum()}};
+  });
+  Session session(*graph_);
+  const at::Tensor batch = at::zeros({4, 3}, at::kCUDA);
+  for (int i = 1; i <= kRuns; ++i) {
+    EXPECT_EQ(session.run(op, {"sum"}, {{"x", batch}})[0].item<float>(), 12 * i);
+    EXPECT_EQ(batch.max().item<float>(), i);
+  }
+}
+
+TEST_F(GraphExecutorTest, CastsOfWeightsAndGradientsAreFewKernels) {
+  SGD optimizer({.lr = 0.1});
+  const Op op = graph_->define({
+      .name = "train",
+      .inputs = {{"x", {-1, 8}}},
+      .body = [&](const std::vector<at::Tensor>& in) -> NamedTensors {
+        TowerContext tower(*graph_);
+        const TowerFunc network = [](const at::Tensor& x) {
+          at::Tensor l = x;
+          for (int i = 0; i < 6; ++i) {
+            l = FullyConnected("fc" + std::to_string(i), l, {.units = 8});
+          }
+          return l;
+        };
+        const at::Tensor cost = network({in[0]})[0].to(at::kFloat).square().mean();
+        minimize(optimizer, cost, graph_->variables().trainable());
+        return {{"cost", cost}};
+      },
+  });
+  Session session(*graph_, {.precision = Precision::kBFloat16});
+  Trace trace = session.trace(op);
+  optimize(trace, {"cost"});
+  const auto count = [&](const std::string& name) {
+    return std::count_if(trace.nodes.begin(), trace.nodes.end(),
+                         [&](const Node& node) { return node.op_name() == name; });
+  };
+  EXPECT_EQ(count("tensorpack::cast_together"), 2);
+  EXPECT_LE(count("aten::_to_copy"), 2);  // of the input and of the result
 }
 
 TEST_F(GraphExecutorTest, NewShapesAreCapturedAgain) {

@@ -301,6 +301,101 @@ TEST(CommonSubexpressionsTest, VariablesReadBeforeAndAfterAnUpdateDiffer) {
   EXPECT_TRUE(at::equal(got, function(kInput).at("y")));
 }
 
+// ---- casts
+
+at::Tensor cast(const at::Tensor& tensor) { return tensor.to(at::kBFloat16); }
+
+TEST(BatchCastsTest, CastsOfVariablesAreMadeTogetherBeforeTheFirstUse) {
+  const at::Tensor a = at::rand({3});
+  const at::Tensor b = at::rand({3});
+  Trace trace = trace_of(kInput, {a, b}, [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor first = in[0].exp() * cast(a);
+    return {{"y", first.sin() * cast(b)}};
+  });
+  const at::Tensor expected = run(trace, kInput, "y");
+  batch_casts(trace, at::kCPU);
+  EXPECT_THAT(operators(trace), ElementsAre("aten::exp", "tensorpack::cast_together",
+                                            "aten::mul.Tensor", "aten::sin", "aten::mul.Tensor"));
+  EXPECT_TRUE(at::equal(run(trace, kInput, "y"), expected));
+}
+
+TEST(BatchCastsTest, CastsOfResultsAreMadeTogetherWhenTheyAreNeeded) {
+  const at::Tensor w = at::zeros({2, 3});
+  Trace trace = trace_of(kInput, {w}, [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor first = cast(in[0].exp());
+    const at::Tensor second = cast(in[0].sin());
+    w.add_(first);
+    w.add_(second);
+    return {{"w", w.clone()}};
+  });
+  w.zero_();
+  const at::Tensor expected = run(trace, kInput, "w");
+  batch_casts(trace, at::kCPU);
+  EXPECT_THAT(operators(trace),
+              ElementsAre("aten::exp", "aten::sin", "tensorpack::cast_together",
+                          "aten::add_.Tensor", "aten::add_.Tensor", "aten::clone"));
+  w.zero_();
+  EXPECT_TRUE(at::equal(run(trace, kInput, "w"), expected));
+}
+
+TEST(BatchCastsTest, AWriteBetweenKeepsCastsApart) {
+  const at::Tensor a = at::rand({3});
+  Trace trace = trace_of(kInput, {a}, [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor before = cast(a);
+    a.add_(in[0].sum(0));
+    return {{"y", before + cast(a)}};
+  });
+  const std::vector<std::string> as_recorded = operators(trace);
+  batch_casts(trace, at::kCPU);
+  EXPECT_EQ(operators(trace), as_recorded);
+}
+
+TEST(BatchCastsTest, AWriteThroughAViewBetweenKeepsCastsApart) {
+  const at::Tensor a = at::rand({3});
+  const at::Tensor b = at::rand({3});
+  Trace trace = trace_of(kInput, {a, b}, [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor first = cast(b) * in[0];
+    a.narrow(0, 0, 1).add_(1);
+    return {{"y", first * cast(a)}};
+  });
+  batch_casts(trace, at::kCPU);
+  EXPECT_THAT(operators(trace), Not(Contains("tensorpack::cast_together")));
+}
+
+TEST(BatchCastsTest, OneCastOfAnotherIsNotMadeWithIt) {
+  const at::Tensor a = at::rand({3});
+  const at::Tensor b = at::rand({3});
+  Trace trace = trace_of(kInput, {a, b}, [&](const Tensors& in) -> NamedTensors {
+    return {{"y", in[0] * cast(a).to(at::kFloat) * cast(b).to(at::kFloat)}};
+  });
+  const at::Tensor expected = run(trace, kInput, "y");
+  batch_casts(trace, at::kCPU);
+  EXPECT_THAT(operators(trace), Contains("tensorpack::cast_together").Times(1));
+  EXPECT_TRUE(at::equal(run(trace, kInput, "y"), expected));
+}
+
+TEST(BatchCastsTest, OtherTypesLayoutsAndLargeOnesAreLeftAlone) {
+  const at::Tensor a = at::rand({3, 2});
+  const at::Tensor large = at::rand({5 << 20});
+  Trace trace = trace_of(kInput, {a, large}, [&](const Tensors& in) -> NamedTensors {
+    return {{"y", in[0].mm(a).to(at::kDouble) + cast(a).sum() +
+                      a.t().expand({2, 2, 3}).to(at::kBFloat16).sum() + cast(large).sum()}};
+  });
+  const std::vector<std::string> as_recorded = operators(trace);
+  batch_casts(trace, at::kCPU);
+  EXPECT_EQ(operators(trace), as_recorded);
+}
+
+TEST(BatchCastsTest, OnTheCpuOptimizeLeavesCastsAlone) {
+  const at::Tensor a = at::rand({3});
+  const at::Tensor b = at::rand({3});
+  Trace trace = trace_of(kInput, {a, b}, [&](const Tensors& in) -> NamedTensors {
+    return {{"y", in[0] * cast(a) * cast(b)}};
+  });
+  optimize(trace, {"y"});
+  EXPECT_THAT(operators(trace), Not(Contains("tensorpack::cast_together")));
+}
+
 TEST(OptimizeTest, AllPassesTogetherKeepTheNumbers) {
   const at::Tensor w = at::ones({3});
   const auto function = [&](const Tensors& in) -> NamedTensors {

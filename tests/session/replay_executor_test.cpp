@@ -118,6 +118,44 @@ TEST(ReplayExecutorTest, AnInputWrittenInPlaceIsWrittenForTheCallerAsInEager) {
   }
 }
 
+TEST(ReplayExecutorTest, OneTensorFedTwiceIsTwoInputs) {
+  Graph graph;
+  const Op op = graph.define({
+      .name = "difference",
+      .inputs = {{"x", {-1, 3}}, {"y", {-1, 3}}},
+      .body = [](const Tensors& in) -> NamedTensors {
+        return {{"d", in[0] - 2 * in[1]}};
+      },
+  });
+  auto executor = make_executor(ExecutorKind::kReplay, graph, {});
+  const at::Tensor x = at::ones({2, 3});
+  EXPECT_EQ(executor->run(op, {x, x}, {"d"})[0].max().item<float>(), -1);
+  EXPECT_EQ(executor->run(op, {x * 5, x}, {"d"})[0].max().item<float>(), 3);
+}
+
+TEST(ReplayExecutorTest, ATensorTheFunctionKnowsMayBeFed) {
+  Graph graph;
+  const at::Tensor known = at::ones({2, 3});
+  const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
+    return {{"d", x - 2 * known}};
+  });
+  auto executor = make_executor(ExecutorKind::kReplay, graph, {});
+  EXPECT_EQ(executor->run(op, {known}, {"d"})[0].max().item<float>(), -1);
+  EXPECT_EQ(executor->run(op, {known * 5}, {"d"})[0].max().item<float>(), 3);
+}
+
+TEST(ReplayExecutorTest, InputsWithOverlappingMemoryCanBeFed) {
+  Graph graph;
+  const Op op = define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
+    return {{"y", x * 2}};
+  });
+  auto executor = make_executor(ExecutorKind::kReplay, graph, {});
+  const at::Tensor row = at::ones({1, 3});
+  for (int i = 1; i < 4; ++i) {
+    EXPECT_EQ(executor->run(op, {(row * i).expand({2, 3})}, {"y"})[0].sum().item<float>(), 12 * i);
+  }
+}
+
 TEST(ReplayExecutorTest, ATensorFromAnotherDeviceIsNamedWhenTheOpIsDefined) {
   Graph graph;
   const at::Tensor elsewhere = at::ones({3}, at::TensorOptions(at::kMeta));

@@ -22,6 +22,10 @@ void fold_views(Trace& trace);
 /// Computes equal pure nodes on equal arguments once.
 void merge_common_subexpressions(Trace& trace);
 
+/// Makes small casts on devices of this type together, where nothing is in between. See
+/// Note [Batching casts].
+void batch_casts(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
 /// All of the above, in a good order.
 void optimize(Trace& trace, const std::vector<std::string>& fetches);
 
