@@ -22,6 +22,13 @@ void try_to(const char* what, const std::function<void()>& action) {
   }
 }
 
+// Next to nothing, captured on the current stream.
+void capture_little(at::cuda::CUDAGraph& graph, at::cuda::MempoolId_t pool) {
+  graph.capture_begin(pool, kMode);
+  const at::Tensor zero = at::zeros({1}, at::kCUDA);
+  graph.capture_end();
+}
+
 // libtorch leaves a failed capture half open.
 void abandon(const CaptureSpace& space) {
   cudaGraph_t broken = nullptr;
@@ -38,15 +45,8 @@ void abandon(const CaptureSpace& space) {
   // it is not.
   try_to("reset the generator", [] {
     at::cuda::CUDAGraph small;
-    small.capture_begin({0, 0}, kMode);
-    const at::Tensor zero = at::zeros({1}, at::kCUDA);
-    small.capture_end();
+    capture_little(small, {0, 0});
   });
-}
-
-at::cuda::MemPool make_pool(c10::DeviceIndex device) {
-  const c10::cuda::CUDAGuard on_device(device);
-  return at::cuda::MemPool();
 }
 
 }  // namespace
@@ -54,8 +54,10 @@ at::cuda::MemPool make_pool(c10::DeviceIndex device) {
 CaptureSpace::CaptureSpace(c10::DeviceIndex device)
     : device(device),
       stream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device)),
-      memory(make_pool(device)),
-      pool(memory.id()) {}
+      pool(at::cuda::graph_pool_handle()) {
+  const c10::cuda::CUDAStreamGuard on_stream(stream);
+  capture_little(keeper_, pool);
+}
 
 Capture::Capture(const CaptureSpace& space, const std::function<void()>& work) {
   const c10::cuda::CUDAStreamGuard on_stream(space.stream);

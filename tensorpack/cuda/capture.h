@@ -3,7 +3,6 @@
 #pragma once
 
 #include <ATen/cuda/CUDAGraph.h>
-#include <ATen/cuda/MemPool.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <functional>
@@ -17,8 +16,11 @@ struct CaptureSpace {
 
   c10::DeviceIndex device;
   c10::cuda::CUDAStream stream;
-  at::cuda::MemPool memory;  // lives as long as the last capture in it
-  c10::MempoolId_t pool;
+  at::cuda::MempoolId_t pool;
+
+ private:
+  // Memory that no capture uses any more cannot be used by a new one: this one stays.
+  at::cuda::CUDAGraph keeper_;
 };
 
 /// What `work` issued to the device while it was captured.

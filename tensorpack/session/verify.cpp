@@ -337,6 +337,7 @@ Disagreement compare(Graph& graph, const Op& op, const Trace& trace,
       trace, record_op(graph, op, copies_on(op.device(), inputs)).recording.trace);
   guard.restore();
   if (!found.where.empty() || !op.device().is_cuda()) return found;
+  if (agree_within_noise(function, {}, program, {}, start)) return {};  // near enough without
   const Outcome function_again = run_function(graph, op, names, inputs);
   guard.restore();
   const Outcome program_again = run_program(graph, op, trace, names, inputs);
@@ -372,7 +373,7 @@ void verify(Graph& graph, const Op& op, const RecordedOp& recorded,
   at::NoGradGuard no_grad;
   const Trace& trace = recorded.recording.trace;
   std::vector<at::Tensor> other;
-  for (const at::Tensor& input : inputs) other.push_back(on_host(other_batch(input.detach())));
+  for (const at::Tensor& input : inputs) other.push_back(other_batch(on_host(input)));
 
   Disagreement found = compare(graph, op, trace, other, guard);
   if (found.what.empty()) return;

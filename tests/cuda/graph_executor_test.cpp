@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the CUDA-graph executor promises beyond the numbers.
 #include <ATen/ATen.h>
+#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <gmock/gmock.h>
 
@@ -20,6 +21,7 @@ namespace tensorpack::test {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class GraphExecutorTest : public CudaTest {
  protected:
@@ -140,11 +142,14 @@ TEST_F(GraphExecutorTest, ABatchInOtherMemoryLeavesTheFirstAlone) {
   Session session(*graph_);
   const at::Tensor constant = at::ones({4, 3}, at::kCUDA);
   for (int i = 0; i < kRuns; ++i) session.run(op, {"sum"}, {{"x", constant}});
-  for (int i = 0; i < kRuns; ++i) {
-    const at::Tensor other = at::full({4, 3}, 2.0F + i, at::kCUDA);
-    EXPECT_EQ(session.run(op, {"sum"}, {{"x", other}})[0].item<float>(), 12 * (2 + i)) << i;
-    EXPECT_EQ(session.run(op, {"sum"}, {{"x", constant}})[0].item<float>(), 12) << i;
-  }
+  const std::string log = stdout_of([&] {
+    for (int i = 0; i < kRuns; ++i) {
+      const at::Tensor other = at::full({4, 3}, 2.0F + i, at::kCUDA);
+      EXPECT_EQ(session.run(op, {"sum"}, {{"x", other}})[0].item<float>(), 12 * (2 + i)) << i;
+      EXPECT_EQ(session.run(op, {"sum"}, {{"x", constant}})[0].item<float>(), 12) << i;
+    }
+  });
+  EXPECT_THAT(log, Not(HasSubstr("cannot be captured")));
 }
 
 TEST_F(GraphExecutorTest, AnInputWrittenInPlaceIsWrittenForTheCallerInEveryRun) {
@@ -283,6 +288,24 @@ TEST_F(GraphExecutorTest, TooLittleMemoryIsAnErrorWithTheFigures) {
   EXPECT_ERROR(session.run(op, {"y"}, {{"x", at::ones({1000, 3})}}), "[run 'step'] CUDA out of");
   c10::cuda::CUDACachingAllocator::setMemoryFraction(1, 0);
   EXPECT_NEAR(session.run(op, {"y"}, {{"x", at::zeros({1, 3})}})[0].item<float>(), 3 << 18, 1);
+}
+
+TEST_F(GraphExecutorTest, WhatFitsWithoutBeingVerifiedTrainsWithout) {
+  const Op op = define_on_x(*graph_, [](const at::Tensor& x) -> NamedTensors {
+    return {{"sum", x.sum()}};
+  });
+  Session session(*graph_);
+  const at::Tensor batch = at::ones({10 << 20, 3}, at::kCUDA);
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  const double total = static_cast<double>(at::cuda::getCurrentDeviceProperties()->totalGlobalMem);
+  c10::cuda::CUDACachingAllocator::setMemoryFraction(1.5 * batch.nbytes() / total, 0);
+  const std::string log = stdout_of([&] {
+    for (int i = 0; i < kRuns; ++i) {
+      EXPECT_EQ(session.run(op, {"sum"}, {{"x", batch}})[0].item<float>(), batch.numel());
+    }
+  });
+  c10::cuda::CUDACachingAllocator::setMemoryFraction(1, 0);
+  EXPECT_THAT(log, HasSubstr("Op 'step' was not verified: cuda:0 has no room"));
 }
 
 TEST_F(GraphExecutorTest, HostReadInTheTowerFunctionIsAnErrorBeforeTheFirstStep) {
