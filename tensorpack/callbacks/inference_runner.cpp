@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tensorpack/callbacks/fetch_spec.h"
+#include "tensorpack/input_source/staging_input.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/progress_meter.h"
@@ -31,6 +32,12 @@ std::string names_of(const std::vector<TensorSpec>& inputs) {
 
 }  // namespace
 
+void InferenceInput::stage(c10::Device device) {
+  if (!device.is_cuda() || dynamic_cast<StagingInput*>(source_.get()) != nullptr) return;
+  source_ =
+      std::make_unique<StagingInput>(std::move(source_), StagingInputOptions{.device = device});
+}
+
 void InferenceInput::start() {
   source_->reset_state(0);
   count_ = 0;
@@ -57,6 +64,7 @@ void InferenceRunner::setup_graph() {
       .device = options_.device,
   });
   check_fetches();
+  input_.stage(tower_->op().device());
 }
 
 void InferenceRunner::check_fetches() {

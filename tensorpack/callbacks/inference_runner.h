@@ -29,6 +29,8 @@ class InferenceInput {
   requires(!std::same_as<std::remove_cvref_t<T>, InferenceInput>)
       InferenceInput(T&& input);  // NOLINT: implicit
 
+  /// Has the data copied ahead to a device that is not the CPU.
+  void stage(c10::Device device);
   /// Starts a pass from the beginning of the data.
   void start();
   /// The next datapoint; nullopt at the end of the pass.
@@ -56,8 +58,9 @@ struct InferenceRunnerOptions {
 ///
 /// A pass begins with the first datapoint and ends with the data: of a flow, when it ends, whatever
 /// its size() says; of an input source, when it ends or after size() datapoints. It does not count
-/// as a step. Throws Error before the first step when the trainer has no tower function, a fetch is
-/// unknown or the first datapoint does not fit the tower's inputs.
+/// as a step. On CUDA the data is copied ahead by a StagingInput. Throws Error before the first
+/// step when the trainer has no tower function, a fetch is unknown or the first datapoint does not
+/// fit the tower's inputs.
 class InferenceRunner final : public Callback {
  public:
   InferenceRunner(InferenceInput input, OwnedList<Inferencer> inferencers,

@@ -3,12 +3,15 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <filesystem>
+#include <thread>
 
 #include "tensorpack/callbacks/inference_runner.h"
 #include "tensorpack/callbacks/inference_stats.h"
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/dataflow/from_list.h"
+#include "tensorpack/dataflow/map.h"
 #include "tensorpack/models/batch_norm.h"
 #include "tensorpack/models/conv2d.h"
 #include "tensorpack/models/dropout.h"
@@ -163,6 +166,22 @@ TEST_F(CudaTrainTest, InferenceRunsBetweenCapturedSteps) {
   const std::string log =
       stdout_of([&] { launch_train_with_config(std::move(with_inference), trainer); });
   EXPECT_GT(trainer.monitors().get_latest("validation_accuracy"), 0.9) << log;
+}
+
+TEST_F(CudaTrainTest, DataOfTheInferenceRunnerIsCopiedAhead) {
+  SimpleTrainer trainer({.device = at::kCUDA});
+  TrainConfig with_inference = config(Precision::kFloat32);
+  std::atomic<int> read_by_the_loop = 0;
+  std::atomic<int> read_ahead = 0;
+  DataFlowPtr data =
+      FromList(quadrants(3)) | map([&, loop = std::this_thread::get_id()](DataPoint point) {
+        ++(std::this_thread::get_id() == loop ? read_by_the_loop : read_ahead);
+        return point;
+      });
+  with_inference.callbacks = {InferenceRunner(std::move(data), {ScalarStats({"accuracy"})})};
+  stdout_of([&] { launch_train_with_config(std::move(with_inference), trainer); });
+  EXPECT_EQ(read_by_the_loop, 0);
+  EXPECT_GE(read_ahead, 3);
 }
 
 }  // namespace
