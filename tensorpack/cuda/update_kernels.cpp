@@ -18,8 +18,7 @@ using Tensors = std::vector<Tensor>;
 struct Group {
   Tensors variables = {};
   Tensors gradients = {};
-  Tensors slots1 = {};
-  Tensors slots2 = {};
+  std::vector<Tensors> slots = {};  // a list that the optimizer does not use is empty
 };
 
 // As the variable is laid out.
@@ -30,22 +29,45 @@ Tensor laid_out_like(const Tensor& variable, const Tensor& gradient) {
 }
 
 std::map<at::ScalarType, Group> group_by_type(TensorList variables, TensorList gradients,
-                                              TensorList slots1, TensorList slots2) {
+                                              const std::vector<TensorList>& slots) {
   std::map<at::ScalarType, Group> groups;
   for (size_t i = 0; i < variables.size(); ++i) {
     Group& group = groups[variables[i].scalar_type()];
     group.variables.push_back(variables[i]);
     group.gradients.push_back(laid_out_like(variables[i], gradients[i]));
-    if (!slots1.empty()) group.slots1.push_back(slots1[i]);
-    if (!slots2.empty()) group.slots2.push_back(slots2[i]);
+    group.slots.resize(slots.size());
+    for (size_t k = 0; k < slots.size(); ++k) {
+      if (!slots[k].empty()) group.slots[k].push_back(slots[k][i]);
+    }
   }
   return groups;
 }
 
+// The gradients with the decay of the weights added to them.
+Tensors decayed(const Group& group, double weight_decay) {
+  if (weight_decay == 0) return group.gradients;
+  return at::_foreach_add(group.gradients, group.variables, weight_decay);
+}
+
+// average = keep * average + (1 - keep) * values
+void update_average(const Tensors& average, const Tensors& values, double keep) {
+  at::_foreach_mul_(average, keep);
+  at::_foreach_add_(average, values, 1 - keep);
+}
+
+void update_average_of_squares(const Tensors& average, const Tensors& values, double keep) {
+  at::_foreach_mul_(average, keep);
+  at::_foreach_addcmul_(average, values, values, 1 - keep);
+}
+
+void go(const Tensors& variables, const Tensors& steps, const Tensor& lr) {
+  at::_foreach_sub_(variables, at::_foreach_mul(steps, lr.to(variables[0].scalar_type())));
+}
+
 void sgd(TensorList variables, TensorList velocities, TensorList gradients, const Tensor& lr,
          double momentum, bool nesterov, double weight_decay) {
-  for (auto& [type, group] : group_by_type(variables, gradients, velocities, {})) {
-    at::_fused_sgd_(group.variables, group.gradients, group.slots1, weight_decay, momentum,
+  for (auto& [type, group] : group_by_type(variables, gradients, {velocities})) {
+    at::_fused_sgd_(group.variables, group.gradients, group.slots[0], weight_decay, momentum,
                     lr.to(at::kFloat), /*dampening=*/0, nesterov, /*maximize=*/false,
                     /*is_first_step=*/false);
   }
@@ -56,10 +78,10 @@ void adam(TensorList variables, TensorList m, TensorList v, TensorList gradients
           bool decoupled) {
   const Tensor rate = lr.to(at::kFloat);
   const Tensor count = step.to(at::kFloat);
-  for (auto& [type, group] : group_by_type(variables, gradients, m, v)) {
+  for (auto& [type, group] : group_by_type(variables, gradients, {m, v})) {
     const Tensors counts(group.variables.size(), count);
     const auto update = [&](auto fused) {
-      fused(group.variables, group.gradients, group.slots1, group.slots2, TensorList(), counts,
+      fused(group.variables, group.gradients, group.slots[0], group.slots[1], TensorList(), counts,
             rate, beta1, beta2, weight_decay, epsilon, /*amsgrad=*/false, /*maximize=*/false,
             std::optional<Tensor>(), std::optional<Tensor>());
     };
@@ -71,6 +93,67 @@ void adam(TensorList variables, TensorList m, TensorList v, TensorList gradients
   }
 }
 
+void rmsprop(TensorList variables, TensorList squares, TensorList means, TensorList velocities,
+             TensorList gradients, const Tensor& lr, double alpha, double epsilon, double momentum,
+             double weight_decay) {
+  for (auto& [type, group] : group_by_type(variables, gradients, {squares, means, velocities})) {
+    const Tensors gradient = decayed(group, weight_decay);
+    const Tensors& square = group.slots[0];
+    const Tensors& mean = group.slots[1];
+    const Tensors& velocity = group.slots[2];
+    update_average_of_squares(square, gradient, alpha);
+    Tensors scale;
+    if (mean.empty()) {
+      scale = at::_foreach_sqrt(square);
+    } else {
+      update_average(mean, gradient, alpha);
+      scale = at::_foreach_addcmul(square, mean, mean, -1);
+      at::_foreach_sqrt_(scale);
+    }
+    at::_foreach_add_(scale, epsilon);
+    Tensors step = at::_foreach_div(gradient, scale);
+    if (!velocity.empty()) {
+      at::_foreach_mul_(velocity, momentum);
+      at::_foreach_add_(velocity, step);
+      step = velocity;
+    }
+    go(group.variables, step, lr);
+  }
+}
+
+void adagrad(TensorList variables, TensorList sums, TensorList gradients, const Tensor& lr,
+             double epsilon, double weight_decay) {
+  for (auto& [type, group] : group_by_type(variables, gradients, {sums})) {
+    const Tensors gradient = decayed(group, weight_decay);
+    at::_foreach_addcmul_(group.slots[0], gradient, gradient);
+    const Tensors scale = at::_foreach_sqrt(group.slots[0]);
+    at::_foreach_add_(scale, epsilon);
+    go(group.variables, at::_foreach_div(gradient, scale), lr);
+  }
+}
+
+void lamb(TensorList variables, TensorList m, TensorList v, TensorList gradients, const Tensor& lr,
+          const Tensor& step, double beta1, double beta2, double epsilon, double weight_decay) {
+  for (auto& [type, group] : group_by_type(variables, gradients, {m, v})) {
+    const Tensor correction1 = (1 - at::pow(beta1, step)).to(type);
+    const Tensor correction2 = (1 - at::pow(beta2, step)).sqrt().to(type);
+    update_average(group.slots[0], group.gradients, beta1);
+    update_average_of_squares(group.slots[1], group.gradients, beta2);
+    const Tensors scale = at::_foreach_sqrt(group.slots[1]);
+    at::_foreach_div_(scale, correction2);
+    at::_foreach_add_(scale, epsilon);
+    const Tensors update = at::_foreach_div(group.slots[0], scale);
+    at::_foreach_div_(update, correction1);
+    if (weight_decay != 0) at::_foreach_add_(update, group.variables, weight_decay);
+    const Tensor weight_norms = at::stack(at::_foreach_norm(group.variables));
+    const Tensor update_norms = at::stack(at::_foreach_norm(update));
+    const Tensor trust = at::where((weight_norms > 0).logical_and(update_norms > 0),
+                                   weight_norms / update_norms, at::ones_like(weight_norms));
+    at::_foreach_mul_(update, trust.unbind());
+    go(group.variables, update, lr);
+  }
+}
+
 }  // namespace
 
 void link_update_kernels() {}
@@ -78,6 +161,9 @@ void link_update_kernels() {}
 TORCH_LIBRARY_IMPL(tensorpack, CUDA, library) {
   library.impl("sgd_", sgd);
   library.impl("adam_", adam);
+  library.impl("rmsprop_", rmsprop);
+  library.impl("adagrad_", adagrad);
+  library.impl("lamb_", lamb);
 }
 
 }  // namespace tensorpack::cuda

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Updates of whole lists of variables in one pass over memory. Each is an operator of the library
-// `tensorpack`, so that it is one node of a recorded program; float32 on the CPU has a kernel of
-// its own, everything else is composed of libtorch's operators.
+// `tensorpack`, so that it is one node of a recorded program. float32 on the CPU has a kernel of
+// its own, CUDA works on all variables at a time (cuda/update_kernels.cpp); everything else is
+// composed of libtorch's operators, variable by variable.
 #pragma once
 
 #include <ATen/core/Tensor.h>

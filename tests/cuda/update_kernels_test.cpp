@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Updates on CUDA against those on the CPU.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <array>
+#include <functional>
+
+#include "tensorpack/cuda/update_kernels.h"
+#include "tensorpack/optim/kernels.h"
+#include "tests/cuda/device.h"
+
+namespace tensorpack::test {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+// Three slots suffice for every optimizer.
+struct State {
+  Tensors variables, gradients;
+  std::array<Tensors, 3> slots;
+  at::Tensor lr, step;
+};
+
+State make_state(c10::Device device) {
+  at::manual_seed(3);
+  State state;
+  const auto draw = [&](at::IntArrayRef shape) { return at::randn(shape).to(device); };
+  for (const std::vector<int64_t>& shape :
+       std::vector<std::vector<int64_t>>{{16, 8, 3, 3}, {33}, {}, {7, 5}}) {
+    state.variables.push_back(draw(shape));
+    state.gradients.push_back(draw(shape));
+    for (Tensors& slot : state.slots) slot.push_back(draw(shape).abs());
+  }
+  // As convolutions are laid out, and as autograd may leave a gradient.
+  state.variables[0] = state.variables[0].contiguous(at::MemoryFormat::ChannelsLast);
+  state.gradients[3] = state.gradients[3].t().contiguous().t();
+  state.variables[3].zero_();  // has no norm to trust
+  state.lr = at::full({}, 0.1).to(device);
+  state.step = at::full({}, 3, at::kDouble).to(device);
+  return state;
+}
+
+class UpdateKernelsTest : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    cuda::link_update_kernels();
+  }
+
+  static void expect_same(const std::function<void(const State&)>& update) {
+    const State on_cpu = make_state(at::kCPU);
+    const State on_cuda = make_state(at::kCUDA);
+    const at::NoGradGuard no_grad;
+    for (int i = 0; i < 3; ++i) {
+      update(on_cpu);
+      update(on_cuda);
+    }
+    const auto compare = [](const Tensors& expected, const Tensors& values, const char* what) {
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_TRUE(at::allclose(expected[i], values[i].cpu(), 1e-4, 1e-5)) << what << ' ' << i;
+      }
+    };
+    compare(on_cpu.variables, on_cuda.variables, "variable");
+    for (size_t k = 0; k < on_cpu.slots.size(); ++k) {
+      compare(on_cpu.slots[k], on_cuda.slots[k], "slot");
+    }
+  }
+};
+
+TEST_F(UpdateKernelsTest, SgdIsThatOfTheCpu) {
+  expect_same([](const State& s) { kernels::sgd_(s.variables, {}, s.gradients, s.lr, {}); });
+  expect_same([](const State& s) {
+    kernels::sgd_(s.variables, s.slots[0], s.gradients, s.lr,
+                  {.momentum = 0.9, .nesterov = true, .weight_decay = 0.1});
+  });
+}
+
+TEST_F(UpdateKernelsTest, AdamIsThatOfTheCpu) {
+  for (bool decoupled : {false, true}) {
+    expect_same([&](const State& s) {
+      kernels::adam_(s.variables, s.slots[0], s.slots[1], s.gradients, s.lr, s.step,
+                     {.weight_decay = 0.1, .decoupled = decoupled});
+    });
+  }
+}
+
+TEST_F(UpdateKernelsTest, RmsPropIsThatOfTheCpu) {
+  expect_same([](const State& s) {
+    kernels::rmsprop_(s.variables, s.slots[0], {}, {}, s.gradients, s.lr, {});
+  });
+  expect_same([](const State& s) {
+    for (const at::Tensor& square : s.slots[0]) square.add_(20);  // more than any mean squared
+    kernels::rmsprop_(s.variables, s.slots[0], s.slots[1], s.slots[2], s.gradients, s.lr,
+                      {.momentum = 0.9, .weight_decay = 0.1});
+  });
+}
+
+TEST_F(UpdateKernelsTest, AdagradIsThatOfTheCpu) {
+  expect_same([](const State& s) {
+    kernels::adagrad_(s.variables, s.slots[0], s.gradients, s.lr, {.weight_decay = 0.1});
+  });
+}
+
+TEST_F(UpdateKernelsTest, LambIsThatOfTheCpu) {
+  expect_same([](const State& s) {
+    kernels::lamb_(s.variables, s.slots[0], s.slots[1], s.gradients, s.lr, s.step, {});
+  });
+}
+
+}  // namespace
+}  // namespace tensorpack::test
