@@ -22,11 +22,15 @@ void try_to(const char* what, const std::function<void()>& action) {
   }
 }
 
-// Next to nothing, captured on the current stream.
-void capture_little(at::cuda::CUDAGraph& graph, at::cuda::MempoolId_t pool) {
-  graph.capture_begin(pool, kMode);
-  const at::Tensor zero = at::zeros({1}, at::kCUDA);
-  graph.capture_end();
+// Something that can be captured.
+void do_little() { at::zeros({1}, at::kCUDA); }
+
+// The process's first capture allocates a little where libtorch cannot do without. Throws if that
+// cannot be had.
+void check_room() {
+  const auto options = at::TensorOptions(at::kCUDA).dtype(at::kLong);
+  const at::Tensor seed = at::empty({1}, options);
+  const at::Tensor offset = at::empty({1}, options);
 }
 
 // libtorch leaves a failed capture half open.
@@ -45,7 +49,9 @@ void abandon(const CaptureSpace& space) {
   // it is not.
   try_to("reset the generator", [] {
     at::cuda::CUDAGraph small;
-    capture_little(small, {0, 0});
+    small.capture_begin({0, 0}, kMode);
+    do_little();
+    small.capture_end();
   });
 }
 
@@ -54,16 +60,17 @@ void abandon(const CaptureSpace& space) {
 CaptureSpace::CaptureSpace(c10::DeviceIndex device)
     : device(device),
       stream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device)),
-      pool(at::cuda::graph_pool_handle()) {
-  const c10::cuda::CUDAStreamGuard on_stream(stream);
-  capture_little(keeper_, pool);
-}
+      pool(at::cuda::graph_pool_handle()),
+      keeper_(std::make_unique<Capture>(*this, do_little)) {}
+
+CaptureSpace::~CaptureSpace() = default;
 
 Capture::Capture(const CaptureSpace& space, const std::function<void()>& work) {
   const c10::cuda::CUDAStreamGuard on_stream(space.stream);
   c10::cuda::device_synchronize();
   // What earlier runs left in the cache would stand beside the memory of the capture.
   c10::cuda::CUDACachingAllocator::emptyCache();
+  check_room();
   try {
     graph_.capture_begin(space.pool, kMode);
     work();

@@ -6,13 +6,19 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <functional>
+#include <memory>
 
 namespace tensorpack::cuda {
+
+class Capture;
 
 /// Where captures happen: a stream that does nothing else, and memory they share. Captured work
 /// that shares memory must be launched on one stream, as an executor does.
 struct CaptureSpace {
   explicit CaptureSpace(c10::DeviceIndex device);
+  ~CaptureSpace();
+  CaptureSpace(const CaptureSpace&) = delete;
+  CaptureSpace& operator=(const CaptureSpace&) = delete;
 
   c10::DeviceIndex device;
   c10::cuda::CUDAStream stream;
@@ -20,7 +26,7 @@ struct CaptureSpace {
 
  private:
   // Memory that no capture uses any more cannot be used by a new one: this one stays.
-  at::cuda::CUDAGraph keeper_;
+  std::unique_ptr<Capture> keeper_;
 };
 
 /// What `work` issued to the device while it was captured.

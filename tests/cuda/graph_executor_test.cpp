@@ -290,6 +290,35 @@ TEST_F(GraphExecutorTest, TooLittleMemoryIsAnErrorWithTheFigures) {
   EXPECT_NEAR(session.run(op, {"y"}, {{"x", at::zeros({1, 3})}})[0].item<float>(), 3 << 18, 1);
 }
 
+// While it lives, the process gets so many bytes of the device more and no others.
+class LittleMemory {
+ public:
+  explicit LittleMemory(size_t bytes) {
+    c10::cuda::CUDACachingAllocator::emptyCache();
+    const auto taken = c10::cuda::CUDACachingAllocator::getDeviceStats(0).reserved_bytes[0].current;
+    const auto total = at::cuda::getCurrentDeviceProperties()->totalGlobalMem;
+    c10::cuda::CUDACachingAllocator::setMemoryFraction(
+        (static_cast<double>(taken) + static_cast<double>(bytes)) / static_cast<double>(total), 0);
+  }
+  ~LittleMemory() { c10::cuda::CUDACachingAllocator::setMemoryFraction(1, 0); }
+};
+
+// Not even the capture itself fits.
+TEST_F(GraphExecutorTest, NoMemoryForACaptureIsAnErrorAndLeavesTheProcessUsable) {
+  const Op op = define_on_x(*graph_, [](const at::Tensor& x) -> NamedTensors {
+    return {{"sum", x.sum()}};
+  });
+  Session session(*graph_);
+  const at::Tensor batch = at::ones({4, 3}, at::kCUDA);
+  {
+    const LittleMemory left(0);
+    EXPECT_THROW(cuda::CaptureSpace(0), c10::OutOfMemoryError);
+  }
+  for (int i = 0; i < kRuns; ++i) {
+    EXPECT_EQ(session.run(op, {"sum"}, {{"x", batch}})[0].item<float>(), 12);
+  }
+}
+
 TEST_F(GraphExecutorTest, WhatFitsWithoutBeingVerifiedTrainsWithout) {
   const Op op = define_on_x(*graph_, [](const at::Tensor& x) -> NamedTensors {
     return {{"sum", x.sum()}};
@@ -297,14 +326,12 @@ TEST_F(GraphExecutorTest, WhatFitsWithoutBeingVerifiedTrainsWithout) {
   Session session(*graph_);
   const at::Tensor batch = at::ones({10 << 20, 3}, at::kCUDA);
   c10::cuda::CUDACachingAllocator::emptyCache();
-  const double total = static_cast<double>(at::cuda::getCurrentDeviceProperties()->totalGlobalMem);
-  c10::cuda::CUDACachingAllocator::setMemoryFraction(1.5 * batch.nbytes() / total, 0);
   const std::string log = stdout_of([&] {
+    const LittleMemory left(batch.nbytes() / 2);
     for (int i = 0; i < kRuns; ++i) {
       EXPECT_EQ(session.run(op, {"sum"}, {{"x", batch}})[0].item<float>(), batch.numel());
     }
   });
-  c10::cuda::CUDACachingAllocator::setMemoryFraction(1, 0);
   EXPECT_THAT(log, HasSubstr("Op 'step' was not verified: cuda:0 has no room"));
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Updates on CUDA against those on the CPU.
+#include "tensorpack/cuda/update_kernels.h"
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
 #include <array>
 #include <functional>
 
-#include "tensorpack/cuda/update_kernels.h"
 #include "tensorpack/optim/kernels.h"
 #include "tests/cuda/device.h"
 
