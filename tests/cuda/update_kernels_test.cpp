@@ -33,8 +33,10 @@ State make_state(c10::Device device) {
     state.gradients.push_back(draw(shape));
     for (Tensors& slot : state.slots) slot.push_back(draw(shape).abs());
   }
-  // As convolutions are laid out, and as autograd may leave a gradient.
-  state.variables[0] = state.variables[0].contiguous(at::MemoryFormat::ChannelsLast);
+  // As the variables of convolutions are laid out, and as autograd may leave a gradient.
+  const auto lay_out = [](at::Tensor& t) { t = t.contiguous(at::MemoryFormat::ChannelsLast); };
+  lay_out(state.variables[0]);
+  for (Tensors& slot : state.slots) lay_out(slot[0]);
   state.gradients[3] = state.gradients[3].t().contiguous().t();
   state.variables[3].zero_();  // has no norm to trust
   state.lr = at::full({}, 0.1).to(device);
