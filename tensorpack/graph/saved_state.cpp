@@ -2,6 +2,7 @@
 #include "tensorpack/graph/saved_state.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <mutex>
 
@@ -23,6 +24,16 @@ void SavedState::save(const at::Generator& generator) {
 void SavedState::add(const SavedState& other) {
   tensors_.insert(tensors_.end(), other.tensors_.begin(), other.tensors_.end());
   generators_.insert(generators_.end(), other.generators_.begin(), other.generators_.end());
+}
+
+at::Tensor SavedState::saved(const at::Tensor& tensor) const {
+  for (const auto& [saved, contents] : tensors_) {
+    if (saved.is_alias_of(tensor) && saved.sizes() == tensor.sizes() &&
+        saved.storage_offset() == tensor.storage_offset()) {
+      return contents;
+    }
+  }
+  return {};
 }
 
 void SavedState::restore() const {

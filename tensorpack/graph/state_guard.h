@@ -20,6 +20,8 @@ class [[nodiscard]] StateGuard {
 
   /// Puts everything back now, and again at the end.
   void restore() const { state_.restore(); }
+  /// What a variable will be put back to, in the memory of the host.
+  at::Tensor saved(const Variable& variable) const { return state_.saved(variable.tensor); }
   /// Puts this back too: state the graph does not own.
   void add(const SavedState& state) { state_.add(state); }
   /// Called by the graph.

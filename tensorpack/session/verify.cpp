@@ -55,21 +55,27 @@ class [[nodiscard]] RepeatableKernels {
 
 double largest_magnitude(const at::Tensor& tensor) {
   if (tensor.numel() == 0) return 0;
-  return at::nan_to_num(tensor.abs().to(at::kDouble)).max().item<double>();
+  return at::nan_to_num(tensor.abs()).max().item<double>();
+}
+
+at::Tensor beside(const at::Tensor& other, const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.to(other.device()) : tensor;
 }
 
 // `start` is what a variable held before the run: one step changes it little, so its change is what
 // must agree.
-bool is_equal(const at::Tensor& expected, const at::Tensor& value, const at::Tensor& start = {}) {
+bool is_equal(at::Tensor expected, const at::Tensor& value, const at::Tensor& start = {}) {
   if (!expected.defined() || !value.defined()) return expected.defined() == value.defined();
   if (expected.sizes() != value.sizes() || expected.scalar_type() != value.scalar_type()) {
     return false;
   }
+  expected = beside(value, expected);
   if (expected.layout() != at::kStrided) return is_equal(expected.to_dense(), value.to_dense());
   if (at::equal(expected, value)) return true;
   if (!expected.is_floating_point() && !expected.is_complex()) return false;
   if (!at::equal(at::isnan(expected), at::isnan(value))) return false;
-  const double scale = largest_magnitude(start.defined() ? expected - start : expected);
+  const double scale =
+      largest_magnitude(start.defined() ? expected - beside(value, start) : expected);
   const double epsilon =
       expected.scalar_type() == at::kDouble || expected.scalar_type() == at::kComplexDouble
           ? std::numeric_limits<double>::epsilon()
@@ -80,7 +86,7 @@ bool is_equal(const at::Tensor& expected, const at::Tensor& value, const at::Ten
 
 double mean_difference(const at::Tensor& a, const at::Tensor& b) {
   if (!a.defined() || !b.defined() || a.sizes() != b.sizes() || a.numel() == 0) return 0;
-  return at::nan_to_num((a - b).abs().to(at::kDouble)).mean().item<double>();
+  return at::nan_to_num((beside(b, a) - b).abs()).mean(at::kDouble).item<double>();
 }
 
 // Two results of the function and two of the program, each from the same state.
@@ -92,12 +98,12 @@ struct Repeated {
 // For what does not repeat itself. On average, because single elements may differ at will: the
 // first step of Adam is the sign of the gradient, however small.
 bool is_equal_on_average(const Repeated& results, const at::Tensor& start) {
-  const at::Tensor& expected = results.function;
-  if (!expected.defined() || !expected.is_floating_point() ||
-      expected.sizes() != results.program.sizes()) {
+  if (!results.function.defined() || !results.function.is_floating_point() ||
+      results.function.sizes() != results.program.sizes()) {
     return false;
   }
-  const double scale = mean_difference(expected, start.defined() ? start : expected * 0);
+  const at::Tensor expected = beside(results.program, results.function);
+  const double scale = mean_difference(start.defined() ? start : expected * 0, expected);
   const double noise = mean_difference(expected, results.function_again) +
                        mean_difference(results.program, results.program_again);
   return mean_difference(expected, results.program) <=
@@ -143,19 +149,35 @@ std::vector<at::Tensor> copies_on(c10::Device device, const std::vector<at::Tens
   return copies;
 }
 
-NamedTensors variable_values(Graph& graph) {
-  NamedTensors values;
-  for (const Variable& variable : graph.variables().all()) {
-    values.emplace(variable.name, on_host(variable.tensor));
-  }
-  return values;
-}
-
 // What a run gave and left behind.
 struct Outcome {
   NamedTensors outputs = {};
   NamedTensors variables = {};
 };
+
+// To last while something else runs.
+Outcome kept(Outcome outcome) {
+  for (NamedTensors* tensors : {&outcome.outputs, &outcome.variables}) {
+    for (auto& [name, tensor] : *tensors) tensor = on_host(tensor);
+  }
+  return outcome;
+}
+
+NamedTensors variables_of(Graph& graph) {
+  NamedTensors variables;
+  for (const Variable& variable : graph.variables().all()) {
+    variables.emplace(variable.name, variable.tensor.detach());
+  }
+  return variables;
+}
+
+NamedTensors saved_variables(Graph& graph, const StateGuard& guard) {
+  NamedTensors saved;
+  for (const Variable& variable : graph.variables().all()) {
+    saved.emplace(variable.name, guard.saved(variable));
+  }
+  return saved;
+}
 
 // The outputs that are compared. Every layer has one, and all together are as large as the
 // activations of the model: the smallest suffice, because they depend on the others.
@@ -179,16 +201,16 @@ std::vector<std::string> outputs_to_compare(const Trace& trace) {
 Outcome run_function(Graph& graph, const Op& op, const std::vector<std::string>& names,
                      const std::vector<at::Tensor>& inputs) {
   const PhaseLog phase(op.name(), op.device(), "running the function to verify");
-  Outcome outcome;
+  Outcome outcome{.variables = variables_of(graph)};
   const NamedTensors outputs = op.run_body(copies_on(op.device(), inputs), names);
   for (const std::string& name : names) {
     const auto found = outputs.find(name);
-    if (found != outputs.end()) outcome.outputs.emplace(name, on_host(found->second));
+    if (found != outputs.end()) outcome.outputs.insert(*found);
   }
-  outcome.variables = variable_values(graph);
-  return outcome;
+  return kept(std::move(outcome));
 }
 
+// Its results, and the variables themselves: until something else runs.
 Outcome run_program(Graph& graph, const Op& op, const Trace& trace,
                     const std::vector<std::string>& names, const std::vector<at::Tensor>& inputs) {
   const PhaseLog phase(op.name(), op.device(), "running the program to verify");
@@ -196,9 +218,8 @@ Outcome run_program(Graph& graph, const Op& op, const Trace& trace,
   optimize(optimized, names);
   const std::vector<at::Tensor> values =
       Program(optimized, names).run(copies_on(op.device(), inputs));
-  Outcome outcome;
-  for (size_t i = 0; i < names.size(); ++i) outcome.outputs.emplace(names[i], on_host(values[i]));
-  outcome.variables = variable_values(graph);
+  Outcome outcome{.variables = variables_of(graph)};
+  for (size_t i = 0; i < names.size(); ++i) outcome.outputs.emplace(names[i], values[i]);
   return outcome;
 }
 
@@ -324,27 +345,29 @@ struct Disagreement {
 Disagreement compare(Graph& graph, const Op& op, const Trace& trace,
                      const std::vector<at::Tensor>& inputs, const StateGuard& guard) {
   const std::vector<std::string> names = outputs_to_compare(trace);
+  const NamedTensors start = saved_variables(graph, guard);
   guard.restore();
-  const NamedTensors start = variable_values(graph);
   const Outcome function = run_function(graph, op, names, inputs);
   guard.restore();
-  const Outcome program = run_program(graph, op, trace, names, inputs);
-  guard.restore();
+  Outcome program = run_program(graph, op, trace, names, inputs);
   Disagreement found{.what = first_difference(op, function, program, start)};
+  const bool is_cuda = op.device().is_cuda();
+  const bool is_near =
+      found.what.empty() || (is_cuda && agree_within_noise(function, {}, program, {}, start));
+  if (!is_near) program = kept(std::move(program));
+  guard.restore();
   if (found.what.empty()) return found;
 
   found.where = difference_in_structure(
       trace, record_op(graph, op, copies_on(op.device(), inputs)).recording.trace);
   guard.restore();
-  if (!found.where.empty() || !op.device().is_cuda()) return found;
-  if (agree_within_noise(function, {}, program, {}, start)) return {};  // near enough without
+  if (!found.where.empty() || !is_cuda) return found;
+  if (is_near) return {};
   const Outcome function_again = run_function(graph, op, names, inputs);
   guard.restore();
-  const Outcome program_again = run_program(graph, op, trace, names, inputs);
+  const Outcome program_again = kept(run_program(graph, op, trace, names, inputs));
   guard.restore();
-  if (agree_within_noise(function, function_again, program, program_again, start)) {
-    found.what.clear();
-  }
+  if (agree_within_noise(function, function_again, program, program_again, start)) return {};
   return found;
 }
 
