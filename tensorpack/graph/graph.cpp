@@ -118,18 +118,21 @@ void Graph::build(Op::State& state) {
   }
 }
 
-// Makes every variable contiguous. False when there is nothing to change, or it is too late.
+bool Graph::wants_channels_last() {
+  channels_last_used_ |= options_.channels_last;
+  return options_.channels_last;
+}
+
+// Makes every variable contiguous. False when there is nothing to give up, or it is too late.
 bool Graph::give_up_channels_last() {
-  options_.channels_last = false;
-  if (layout_locked_) return false;
-  bool changed = false;
+  if (!channels_last_used_ || layout_locked_) return false;
+  channels_last_used_ = options_.channels_last = false;
   at::NoGradGuard no_grad;
   for (Variable& variable : variables_.all()) {
     if (variable.tensor.is_contiguous()) continue;
     variable.tensor.set_data(variable.tensor.detach().contiguous());
-    changed = true;
   }
-  return changed;
+  return true;
 }
 
 Variable& Graph::create_variable(const std::string& name, at::IntArrayRef shape,
@@ -145,7 +148,7 @@ Variable& Graph::create_variable(const std::string& name, at::IntArrayRef shape,
     options.init(value, at::detail::createCPUGenerator(hash_name(name, options_.seed)));
   }
   value = value.to(device);
-  if (options_.channels_last && options.channels_last && value.dim() == 4) {
+  if (options.channels_last && value.dim() == 4 && wants_channels_last()) {
     value = value.contiguous(at::MemoryFormat::ChannelsLast);
   }
   if (options.role == VariableRole::kTrainable) value.set_requires_grad(true);

@@ -69,6 +69,10 @@ class Graph {
   /// stays as it is.
   void lock_layout() { layout_locked_ = true; }
 
+  /// Asked by layers: whether to use channels_last memory format. An op that cannot be built that
+  /// way is built again without.
+  bool wants_channels_last();
+
   /// Used by get_variable(): makes a variable and gives it its first value.
   Variable& create_variable(const std::string& name, at::IntArrayRef shape,
                             const VariableOptions& options, c10::Device device);
@@ -86,6 +90,7 @@ class Graph {
   std::vector<Op> ops_;
   bool final_ = false;
   bool layout_locked_ = false;
+  bool channels_last_used_ = false;
   class StateGuard* guard_ = nullptr;  // the innermost guard, told of new variables
 };
 

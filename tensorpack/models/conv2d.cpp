@@ -3,6 +3,8 @@
 
 #include <ATen/ATen.h>
 
+#include "tensorpack/graph/call_scope.h"
+#include "tensorpack/graph/graph.h"
 #include "tensorpack/models/detail/weights.h"
 #include "tensorpack/utils/error.h"
 
@@ -15,6 +17,17 @@ void check_sizes(const std::string& where, Size2D kernel, Size2D strides, Size2D
            where, "kernel {}x{}, strides {}x{} and dilation {}x{} must be 1 or more.",
            kernel.height, kernel.width, strides.height, strides.width, dilation.height,
            dilation.width);
+}
+
+// Images of one channel are in both memory formats at once, and libtorch takes them for contiguous:
+// its convolution, and the pooling behind it, are then many times slower on the CPU.
+at::Tensor in_wanted_format(const at::Tensor& input) {
+  CallScope* call = CallScope::current();
+  if (input.size(1) != 1 || !input.device().is_cpu() || !input.is_contiguous() || call == nullptr ||
+      !call->graph().wants_channels_last()) {
+    return input;
+  }
+  return input.view({input.size(0), input.size(2), input.size(3), 1}).permute({0, 3, 1, 2});
 }
 
 at::Tensor convolve(const char* layer, const at::Tensor& input, const Conv2DOptions& options) {
@@ -50,10 +63,11 @@ at::Tensor convolve(const char* layer, const at::Tensor& input, const Conv2DOpti
       padded = at::constant_pad_nd(input, {left, right, top, bottom});
     }
   }
-  return detail::activate(at::conv2d(padded, weight, bias, {strides.height, strides.width},
-                                     at::IntArrayRef{amount.height, amount.width},
-                                     {dilation.height, dilation.width}, groups),
-                          options.activation);
+  return detail::activate(
+      at::conv2d(in_wanted_format(padded), weight, bias, {strides.height, strides.width},
+                 at::IntArrayRef{amount.height, amount.width}, {dilation.height, dilation.width},
+                 groups),
+      options.activation);
 }
 
 }  // namespace

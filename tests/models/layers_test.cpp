@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layers against libtorch's own functions: values, variable names and shapes, errors.
 #include <gmock/gmock.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
 #include "tensorpack/graph/graph.h"
@@ -20,6 +21,35 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
+
+// libtorch takes one channel for contiguous, where convolution and pooling are slow on the CPU.
+TEST_F(LayersTest, Conv2DOfOneChannelIsChannelsLastToo) {
+  train();
+  const at::Tensor x = at::randn({2, 1, 7, 6}).set_requires_grad(true);
+  const at::Tensor y = Conv2D("conv", x, {.filters = 4, .kernel_size = 3});
+  EXPECT_TRUE(y.is_contiguous(at::MemoryFormat::ChannelsLast));
+  const at::Tensor expected = at::conv2d(x, variable("conv/W"), variable("conv/b"), 1, 1);
+  EXPECT_TRUE(at::allclose(y, expected, 1e-4, 1e-5));
+  const auto gradient = [&](const at::Tensor& output) {
+    return torch::autograd::grad({output.square().sum()}, {x})[0];
+  };
+  EXPECT_TRUE(at::allclose(gradient(y), gradient(expected), 1e-3, 1e-4));
+}
+
+TEST(ConvolutionTest, AModelOfOneChannelThatNeedsContiguousTensorsGetsThem) {
+  Graph graph;
+  int calls = 0;
+  graph.define({.name = "step",
+                .inputs = {{"x", {2, 1, 5, 5}}},
+                .body = [&](const std::vector<at::Tensor>& in) -> NamedTensors {
+                  TowerContext tower(graph);
+                  ++calls;
+                  const at::Tensor y = Conv2D("conv", in[0], {.filters = 4, .kernel_size = 3});
+                  return {{"y", y.view({2, -1})}};
+                }});
+  EXPECT_EQ(calls, 2);
+  EXPECT_FALSE(graph.options().channels_last);
+}
 
 TEST_F(LayersTest, Conv2DIsAConvolutionWithNamedVariables) {
   train();
