@@ -210,7 +210,7 @@ Figure Contest::cpu_time(const Stopwatch& watch) {
 
 Figure Contest::first_step(const std::string& peer, const Stopwatch& watch) {
   const double theirs = result(peer, watch).first_step;
-  // Once more: the first process had to read cuDNN's kernels, gigabytes, from the disk.
+  // Once more: the first process on a machine has to read cuDNN's kernels from the disk.
   const double ours = facts_of(start_ours(task_.name)).at("first_step");
   return {
       .value = ours,

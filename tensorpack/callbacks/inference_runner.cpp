@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "tensorpack/callbacks/fetch_spec.h"
-#include "tensorpack/input_source/staging_input.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/progress_meter.h"
@@ -31,12 +30,6 @@ std::string names_of(const std::vector<TensorSpec>& inputs) {
 }
 
 }  // namespace
-
-void InferenceInput::stage(c10::Device device) {
-  if (!device.is_cuda() || dynamic_cast<StagingInput*>(source_.get()) != nullptr) return;
-  source_ =
-      std::make_unique<StagingInput>(std::move(source_), StagingInputOptions{.device = device});
-}
 
 void InferenceInput::start() {
   source_->reset_state(0);

@@ -17,6 +17,7 @@
 #include "tensorpack/callbacks/inferencer.h"
 #include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/input_source.h"
+#include "tensorpack/input_source/staging_input.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/owned_list.h"
 
@@ -30,7 +31,7 @@ class InferenceInput {
       InferenceInput(T&& input);  // NOLINT: implicit
 
   /// Has the data copied ahead to a device that is not the CPU.
-  void stage(c10::Device device);
+  void stage(c10::Device device) { source_ = staged(std::move(source_), device); }
   /// Starts a pass from the beginning of the data.
   void start();
   /// The next datapoint; nullopt at the end of the pass.

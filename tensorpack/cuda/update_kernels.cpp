@@ -60,7 +60,7 @@ void update_average_of_squares(const Tensors& average, const Tensors& values, do
   at::_foreach_addcmul_(average, values, values, 1 - keep);
 }
 
-void go(const Tensors& variables, const Tensors& steps, const Tensor& lr) {
+void descend(const Tensors& variables, const Tensors& steps, const Tensor& lr) {
   at::_foreach_sub_(variables, at::_foreach_mul(steps, lr.to(variables[0].scalar_type())));
 }
 
@@ -117,7 +117,7 @@ void rmsprop(TensorList variables, TensorList squares, TensorList means, TensorL
       at::_foreach_add_(velocity, step);
       step = velocity;
     }
-    go(group.variables, step, lr);
+    descend(group.variables, step, lr);
   }
 }
 
@@ -128,7 +128,7 @@ void adagrad(TensorList variables, TensorList sums, TensorList gradients, const 
     at::_foreach_addcmul_(group.slots[0], gradient, gradient);
     const Tensors scale = at::_foreach_sqrt(group.slots[0]);
     at::_foreach_add_(scale, epsilon);
-    go(group.variables, at::_foreach_div(gradient, scale), lr);
+    descend(group.variables, at::_foreach_div(gradient, scale), lr);
   }
 }
 
@@ -150,7 +150,7 @@ void lamb(TensorList variables, TensorList m, TensorList v, TensorList gradients
     const Tensor trust = at::where((weight_norms > 0).logical_and(update_norms > 0),
                                    weight_norms / update_norms, at::ones_like(weight_norms));
     at::_foreach_mul_(update, trust.unbind());
-    go(group.variables, update, lr);
+    descend(group.variables, update, lr);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "tensorpack/graph/torch_compat.h"
 #include "tensorpack/input_source/detail/producer.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
 
 namespace tensorpack {
 namespace {
@@ -147,5 +148,11 @@ void StagingInput::reset_state(int64_t position) { impl_->start(position); }
 std::optional<DataPoint> StagingInput::next() { return impl_->next(); }
 std::optional<int64_t> StagingInput::size() const { return impl_->size(); }
 void StagingInput::stop() { impl_->stop(); }
+
+Owned<InputSource> staged(Owned<InputSource> source, c10::Device device) {
+  if (!device.is_cuda() || dynamic_cast<StagingInput*>(source.get()) != nullptr) return source;
+  log::info("Data is copied to {} ahead by a StagingInput.", device.str());
+  return StagingInput(std::move(source), {.device = device});
+}
 
 }  // namespace tensorpack

@@ -22,7 +22,7 @@ struct StagingInputOptions {
 ///
 ///   StagingInput(QueueInput(FashionMnist("train") | batch(128)), {.device = torch::kCUDA})
 ///
-/// launch_train_with_config() puts one around the data of a trainer on CUDA. On the CPU there is
+/// launch_train_with_config() and InferenceRunner put one around data for CUDA. On the CPU there is
 /// nothing to copy, and the thread merely works ahead.
 class StagingInput final : public InputSource {
  public:
@@ -42,5 +42,8 @@ class StagingInput final : public InputSource {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// The same data, copied ahead if the device is not the CPU and the source does not do that itself.
+Owned<InputSource> staged(Owned<InputSource> source, c10::Device device);
 
 }  // namespace tensorpack

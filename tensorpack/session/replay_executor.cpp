@@ -47,6 +47,19 @@ class ReplayRunner final : public ProgramRunner {
   Program program_;
 };
 
+// Verifying takes a second batch on the device; what fits without must train without.
+void verify_if_it_fits(Graph& graph, const Op& op, const RecordedOp& recorded,
+                       const std::vector<at::Tensor>& inputs, const StateGuard& guard) {
+  try {
+    verify(graph, op, recorded, inputs, guard);
+  } catch (const c10::OutOfMemoryError&) {
+    log::warning(
+        "Op '{}' was not verified: {} has no room for another batch. Train a few steps with a "
+        "smaller one if the tower function is new.",
+        op.name(), op.device().str());
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<ProgramRunner> make_replay_runner(const Op&, const Trace& trace,
@@ -100,22 +113,8 @@ ReplayExecutor::Variant ReplayExecutor::record_variant(const Op& op,
   // As large as a batch and its activations.
   recorded.inputs.clear();
   recorded.recording.outputs.clear();
-  if (options_.verify) verify_if_it_fits(op, recorded, inputs, guard);
+  if (options_.verify) verify_if_it_fits(graph_, op, recorded, inputs, guard);
   return {std::move(recorded.recording.trace), {}, {}};
-}
-
-// Verifying takes a second batch on the device; what fits without must train without.
-void ReplayExecutor::verify_if_it_fits(const Op& op, const RecordedOp& recorded,
-                                       const std::vector<at::Tensor>& inputs,
-                                       const StateGuard& guard) {
-  try {
-    verify(graph_, op, recorded, inputs, guard);
-  } catch (const c10::OutOfMemoryError&) {
-    log::warning(
-        "Op '{}' was not verified: {} has no room for another batch. Train a few steps with a "
-        "smaller one if the tower function is new.",
-        op.name(), op.device().str());
-  }
 }
 
 ReplayExecutor::Request& ReplayExecutor::request_for(const Op& op, Variant& variant,

@@ -8,7 +8,6 @@
 #include "tensorpack/graph/trace.h"
 #include "tensorpack/session/executor.h"
 #include "tensorpack/session/program_runner.h"
-#include "tensorpack/session/verify.h"
 
 namespace tensorpack {
 
@@ -46,8 +45,6 @@ class ReplayExecutor final : public Executor {
 
   Variant& variant_for(const Op& op, const std::vector<at::Tensor>& inputs);
   Variant record_variant(const Op& op, const std::vector<at::Tensor>& inputs);
-  void verify_if_it_fits(const Op& op, const RecordedOp& recorded,
-                         const std::vector<at::Tensor>& inputs, const StateGuard& guard);
   Request& request_for(const Op& op, Variant& variant, const std::vector<std::string>& fetches);
   ProgramRunner& runner_for(const Op& op, Variant& variant,
                             const std::vector<std::string>& fetches);

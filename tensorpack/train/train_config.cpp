@@ -19,17 +19,10 @@ Owned<InputSource> source_of(TrainConfig& config) {
   return QueueInput(std::move(config.dataflow));
 }
 
-Owned<InputSource> make_input(TrainConfig& config, c10::Device device) {
-  Owned<InputSource> source = source_of(config);
-  if (!device.is_cuda() || dynamic_cast<StagingInput*>(&*source) != nullptr) return source;
-  log::info("The data is copied to {} ahead by a StagingInput.", device.str());
-  return StagingInput(std::move(source), {.device = device});
-}
-
 }  // namespace
 
 void launch_train_with_config(TrainConfig config, SingleCostTrainer& trainer) {
-  Owned<InputSource> input = make_input(config, trainer.graph().options().device);
+  Owned<InputSource> input = staged(source_of(config), trainer.graph().options().device);
   if (!config.steps_per_epoch) config.steps_per_epoch = input->size();
   TP_CHECK(config.steps_per_epoch.has_value(), "TrainConfig",
            "steps_per_epoch is not set and the data does not know its size. Set "

@@ -5,6 +5,8 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <gmock/gmock.h>
 
+#include <thread>
+
 #include "tensorpack/cuda/capture.h"
 #include "tensorpack/graph/passes/passes.h"
 #include "tensorpack/models/fully_connected.h"
@@ -192,6 +194,18 @@ TEST_F(GraphExecutorTest, CastsOfWeightsAndGradientsAreFewKernels) {
   };
   EXPECT_EQ(count("tensorpack::cast_together"), 2);
   EXPECT_LE(count("aten::_to_copy"), 2);  // of the input and of the result
+}
+
+// cuDNN's choice among its kernels is one of each thread.
+TEST_F(GraphExecutorTest, TheFunctionIsDifferentiatedOnTheThreadThatRunsTheProgram) {
+  std::thread::id thread;
+  define_on_x(*graph_, [&](const at::Tensor& x) -> NamedTensors {
+    const at::Tensor w = get_variable("W", {3}, init::ones());
+    const at::Tensor y = x * w;
+    y.register_hook([&](const at::Tensor&) { thread = std::this_thread::get_id(); });
+    return {{"gradient", torch::autograd::grad({y.sum()}, {w})[0]}};
+  });
+  EXPECT_EQ(thread, std::this_thread::get_id());
 }
 
 TEST_F(GraphExecutorTest, NewShapesAreCapturedAgain) {

@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 
 #include "tensorpack/session/session.h"
+#include "tensorpack/utils/logger.h"
 #include "tests/session/models.h"
+#include "tests/support/capture.h"
 #include "tests/support/throws.h"
 
 namespace tensorpack {
@@ -153,6 +155,26 @@ TEST(ReplayExecutorTest, InputsWithOverlappingMemoryCanBeFed) {
   const at::Tensor row = at::ones({1, 3});
   for (int i = 1; i < 4; ++i) {
     EXPECT_EQ(executor->run(op, {(row * i).expand({2, 3})}, {"y"})[0].sum().item<float>(), 12 * i);
+  }
+}
+
+TEST(ReplayExecutorTest, TheLogForDevelopersTellsThePartsOfTheFirstRun) {
+  Graph graph;
+  log::set_level(log::Level::kDebug);
+  const std::string log = stdout_of([&] {
+    const Op op = define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
+      return {{"y", x * 2}};
+    });
+    auto executor = make_executor(ExecutorKind::kReplay, graph, {});
+    for (int i = 0; i < 2; ++i) executor->run(op, {at::ones({2, 3})}, {"y"});
+  });
+  log::set_level(log::Level::kInfo);
+  for (const char* part : {"building on a trial input", "recording", "running the function",
+                           "running the program", "comparing", "optimizing the program"}) {
+    const std::string line = std::string("Op 'step': ") + part;
+    const size_t found = log.find(line);
+    EXPECT_NE(found, std::string::npos) << line;
+    EXPECT_EQ(log.find(line, found + 1), std::string::npos) << line << ", once more";
   }
 }
 
