@@ -45,6 +45,9 @@ Error make_error(std::string_view where, fmt::format_string<Args...> text, Args&
   return Error(fmt::format("[{}] {}", where, fmt::format(text, std::forward<Args>(args)...)));
 }
 
+/// The text of an exception without libtorch's stack trace.
+std::string describe(const std::exception& error);
+
 namespace detail {
 [[noreturn]] void throw_internal_error(const char* file, int line, const char* condition);
 }

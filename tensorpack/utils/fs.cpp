@@ -4,18 +4,20 @@
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <ctime>
 #include <ostream>
+#include <random>
 #include <streambuf>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
@@ -107,23 +109,40 @@ struct Removal {
   }
 };
 
+constexpr std::string_view kTemporary = ".tmp.";
+
+// Not by the number of the process, which is the same after every restart of a container.
 fs::path temporary_beside(const fs::path& path) {
-  static std::atomic<int> count = 0;
+  std::random_device random;
   return path.parent_path() /
-         fmt::format(".{}.tmp.{}.{}", path.filename().string(), ::getpid(), count++);
+         fmt::format(".{}{}{:08x}{:08x}", path.filename().string(), kTemporary, random(), random());
+}
+
+// Creates a file that nobody else has, and marks it as in use for as long as it is open.
+int create_exclusively(const fs::path& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd >= 0) ::flock(fd, LOCK_EX | LOCK_NB);
+  return fd;
+}
+
+bool is_in_use(const fs::path& path) {
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return fd.get() >= 0 && ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 // Makes the rename itself durable. Some file systems cannot sync a directory: not an error.
-void sync_directory(const fs::path& directory) {
-  const Descriptor fd(::open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() >= 0) ::fsync(fd.get());
-}
+void sync_directory(const fs::path& directory) { sync_file(directory.empty() ? "." : directory); }
 
 }  // namespace
 
+void sync_file(const fs::path& path) {
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() >= 0) ::fsync(fd.get());
+}
+
 void write_file_atomically(const fs::path& path, const std::function<void(std::ostream&)>& write) {
   const fs::path temporary = temporary_beside(path);
-  Descriptor fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  Descriptor fd(create_exclusively(temporary));
   if (fd.get() < 0) throw write_error(path, errno);
   Removal removal{temporary};
 
@@ -142,6 +161,19 @@ void write_file_atomically(const fs::path& path, std::string_view bytes) {
   write_file_atomically(path, [bytes](std::ostream& out) {
     out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   });
+}
+
+void remove_stale_temporaries(const fs::path& dir) {
+  std::error_code ignored;
+  std::vector<fs::path> stale;
+  for (const auto& file : fs::directory_iterator(dir, ignored)) {
+    const std::string name = file.path().filename().string();
+    const bool is_temporary = name.starts_with(".") && name.find(kTemporary) != std::string::npos;
+    if (is_temporary && file.is_regular_file(ignored) && !is_in_use(file.path())) {
+      stale.push_back(file.path());
+    }
+  }
+  for (const fs::path& path : stale) fs::remove(path, ignored);
 }
 
 std::string read_file(const fs::path& path) {

@@ -21,6 +21,13 @@ void write_file_atomically(const std::filesystem::path& path,
 /// Replaces the contents of `path` by `bytes`, all of them or nothing.
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
 
+/// Waits until what was written to a file is on the disk. A file that is not there is not missed.
+void sync_file(const std::filesystem::path& path);
+
+/// Removes the temporary files that writers left in `dir` when they were killed. Those of a writer
+/// that is at work stay.
+void remove_stale_temporaries(const std::filesystem::path& dir);
+
 /// The whole contents of a file; throws Error when it cannot be read.
 std::string read_file(const std::filesystem::path& path);
 

@@ -118,7 +118,7 @@ enum class LogDirAction {
 /// The path returned differs from `dir` only after kNew. A log.log found there is moved to
 /// log.log.<MMDD-HHMMSS>. kAsk takes its answer from $TENSORPACK_LOGDIR_ACTION (keep, delete,
 /// backup, new or quit), else from the terminal; without either it means kBackup, because a batch
-/// job must neither wait nor lose anything. Throws Error when the directory cannot be used.
+/// job must neither wait nor lose anything. Throws Error when `dir` cannot be used, or is in use.
 std::filesystem::path set_logger_dir(const std::filesystem::path& dir,
                                      LogDirAction action = LogDirAction::kAsk);
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <system_error>
@@ -18,6 +19,7 @@
 #include "tensorpack/utils/console.h"
 #include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/file_lock.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
@@ -34,6 +36,7 @@ constexpr const char* kActionVariable = "TENSORPACK_LOGDIR_ACTION";
 struct Current {
   std::mutex mutex;
   std::optional<fs::path> dir;
+  std::unique_ptr<FileLock> lock;
 };
 
 Current& current() {
@@ -48,6 +51,19 @@ Error unusable(const fs::path& dir, std::string_view reason) {
 
 void check(const std::error_code& code, const fs::path& dir) {
   if (code) throw unusable(dir, code.message());
+}
+
+// Two runs in one directory would lose or rename each other's files.
+std::unique_ptr<FileLock> lock_directory(const fs::path& dir) {
+  try {
+    auto lock = std::make_unique<FileLock>(dir / ".lock");
+    TP_CHECK(!lock->other_holder(), kWhere,
+             "'{}' is in use by {}. Wait until that ends, or choose another directory.",
+             dir.string(), *lock->other_holder());
+    return lock;
+  } catch (const std::system_error& error) {
+    throw unusable(dir, error.code().message());
+  }
 }
 
 bool has_visible_files(const fs::path& dir) {
@@ -117,26 +133,44 @@ void check_may_go(const fs::path& dir) {
            dir.string());
 }
 
+// Of a link, the directory that it leads to: there the files are, and there the new ones will be.
+fs::path real_directory(const fs::path& dir) {
+  return fs::is_symlink(dir) ? fs::canonical(dir) : dir;
+}
+
+void delete_directory(const fs::path& dir) {
+  check_may_go(dir);
+  const auto lock = lock_directory(dir);
+  std::error_code code;
+  fs::remove_all(dir, code);
+  check(code, dir);
+  log::info("Deleted the old '{}'.", dir.string());
+}
+
+void back_up_directory(const fs::path& dir) {
+  check_may_go(dir);
+  const auto lock = lock_directory(dir);
+  const fs::path backup = dated(dir);
+  std::error_code code;
+  fs::rename(dir, backup, code);
+  check(code, dir);
+  log::info("Renamed the old '{}' to '{}'.", dir.string(), backup.string());
+}
+
 fs::path settle(const fs::path& dir, LogDirAction action) {
   if (action == LogDirAction::kAsk) action = decide(dir);
-  std::error_code code;
+  const fs::path real = real_directory(dir);
   switch (action) {
     case LogDirAction::kKeep:
       break;
     case LogDirAction::kDelete:
-      check_may_go(dir);
-      fs::remove_all(dir, code);
-      check(code, dir);
-      log::info("Deleted the old '{}'.", dir.string());
+      delete_directory(real);
+      fs::create_directories(real);
       break;
-    case LogDirAction::kBackup: {
-      check_may_go(dir);
-      const fs::path backup = dated(dir);
-      fs::rename(dir, backup, code);
-      check(code, dir);
-      log::info("Renamed the old '{}' to '{}'.", dir.string(), backup.string());
+    case LogDirAction::kBackup:
+      back_up_directory(real);
+      fs::create_directories(real);
       break;
-    }
     case LogDirAction::kNew:
       return dated(dir);
     default:
@@ -182,10 +216,13 @@ fs::path set_logger_dir(const fs::path& dir, LogDirAction action) {
   if (fs::is_directory(chosen, code) && has_visible_files(chosen)) chosen = settle(chosen, action);
   fs::create_directories(chosen, code);
   check(code, chosen);
+  auto lock = lock_directory(chosen);
+  remove_stale_temporaries(chosen);
   open_log(chosen);
   {
-    const std::lock_guard lock(current().mutex);
+    const std::lock_guard guard(current().mutex);
     current().dir = chosen;
+    current().lock = std::move(lock);
   }
   log::info("Command line: {}", join(command_line(), " "));
   return chosen;
@@ -210,6 +247,7 @@ void reset_logger_dir() {
   log::detail::close_file();
   const std::lock_guard lock(current().mutex);
   current().dir = std::nullopt;
+  current().lock.reset();
 }
 
 }  // namespace tensorpack

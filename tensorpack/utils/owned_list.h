@@ -43,11 +43,20 @@ std::unique_ptr<Base> make_owned(T&& object) {
     static_assert(
         std::derived_from<Value, Base>,
         "Pass objects of classes derived from the base class, or std::unique_ptr to such.");
-    static_assert(std::constructible_from<Value, T>,
-                  "This object cannot be copied: write std::move(object) to give it away.");
+    static_assert(!std::is_lvalue_reference_v<T>,
+                  "Write std::move(object) to give it away: a copy would be used in its place, and "
+                  "the object itself would see nothing.");
     return std::make_unique<Value>(std::forward<T>(object));
   }
 }
+
+// A value, or an owner, of something derived from Base. Values are given away: of an object that
+// keeps its name, a copy would be used in its place, and the object itself would see nothing.
+template <typename T, typename Base>
+concept GivesAway = (IsOwner<std::remove_cvref_t<T>>::value
+                         ? std::convertible_to<T, std::unique_ptr<Base>>
+                         : std::derived_from<std::remove_cvref_t<T>, Base> &&
+                               !std::is_lvalue_reference_v<T>);
 
 }  // namespace detail
 
@@ -58,8 +67,10 @@ class Owned {
   Owned() = default;
   Owned(std::nullptr_t) {}  // NOLINT: implicit
 
+  /// From a value that is given away (a temporary, or std::move(object)) or a unique_ptr.
   template <typename T>
-  requires(!std::same_as<std::remove_cvref_t<T>, Owned>) Owned(T&& object)  // NOLINT: implicit
+  requires(!std::same_as<std::remove_cvref_t<T>, Owned> && detail::GivesAway<T, Base>)
+      Owned(T&& object)  // NOLINT: implicit
       : object_(detail::make_owned<Base>(std::forward<T>(object))) {}
 
   Base* get() const { return object_.get(); }
@@ -67,8 +78,9 @@ class Owned {
   Base* operator->() const { return object_.get(); }
   explicit operator bool() const { return object_ != nullptr; }
 
-  /// Gives the object away.
+  /// Gives the object away, to one owner or to several.
   operator std::unique_ptr<Base>() && { return std::move(object_); }  // NOLINT: implicit
+  operator std::shared_ptr<Base>() && { return std::move(object_); }  // NOLINT: implicit
 
  private:
   std::unique_ptr<Base> object_;
@@ -108,8 +120,8 @@ class OwnedList {
 
   /// Takes values, each moved into the list, and unique_ptrs, in any mixture.
   template <typename... Ts>
-  requires(sizeof...(Ts) > 0 && !(std::same_as<std::remove_cvref_t<Ts>, OwnedList> || ...))
-      OwnedList(Ts&&... objects) {  // NOLINT: implicit
+  requires(sizeof...(Ts) > 0 && !(std::same_as<std::remove_cvref_t<Ts>, OwnedList> || ...) &&
+           (detail::GivesAway<Ts, Base> && ...)) OwnedList(Ts&&... objects) {  // NOLINT: implicit
     objects_.reserve(sizeof...(Ts));
     (push(detail::make_owned<Base>(std::forward<Ts>(objects))), ...);
   }

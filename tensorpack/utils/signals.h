@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ending a run on SIGINT (Ctrl-C) or SIGTERM without losing work.
+// Ending a run on a signal without losing work.
 #pragma once
 
 #include <exception>
@@ -21,8 +21,13 @@ class Interrupted : public std::exception {
   std::string text_;
 };
 
-/// While it lives, the first SIGINT or SIGTERM is only noted; a second one acts as if it were not
-/// there. One at a time.
+/// While it lives, the first SIGINT, SIGTERM, SIGHUP and SIGPIPE are only noted; a second one of
+/// the same kind acts as if it were not there, so that a process that hangs can be ended. (Not so
+/// SIGPIPE: a process whose output nobody reads goes on writing while it ends.)
+///
+/// There may be any number of them, on any threads, one inside another: a signal reaches all. What
+/// handled the signals before comes back with the end of the last. SIGHUP and SIGPIPE that were
+/// ignored stay so, as under nohup.
 class [[nodiscard]] SignalWatch {
  public:
   SignalWatch();
@@ -30,8 +35,13 @@ class [[nodiscard]] SignalWatch {
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
-  /// The signal that arrived, or 0.
+  /// The signal that arrived, or 0. SIGINT counts only when there was no other: whoever sent one of
+  /// the others wants what there is to be saved.
   int received() const;
 };
+
+/// What received() of any watch says, and 0 when there is none: for code deep inside that waits for
+/// something and should not wait for ever.
+int pending_signal();
 
 }  // namespace tensorpack

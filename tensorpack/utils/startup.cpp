@@ -68,7 +68,9 @@ int local_ranks() {
   return static_cast<int>(std::clamp<std::int64_t>(ranks.value_or(1), 1, INT_MAX));
 }
 
-void single_threaded_ops() {
+void single_threaded_ops() { set_op_threads(1); }
+
+void set_op_threads(int count) {
   // The first call initializes ATen's setting in this thread and would undo ours if it came later.
   at::get_num_threads();
   // at::set_num_threads would change the default of later threads. The OpenMP runtime is looked up
@@ -76,7 +78,7 @@ void single_threaded_ops() {
   using SetNumThreads = void (*)(int);
   static const auto set_num_threads =
       reinterpret_cast<SetNumThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-  if (set_num_threads != nullptr) set_num_threads(1);
+  if (set_num_threads != nullptr) set_num_threads(count);
 }
 
 std::string detail::blas_advice(const std::filesystem::path& library) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small texts for messages: suggestions, lists, durations and sizes.
+// Small texts: suggestions, lists, durations and sizes for messages; numbers read back.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,5 +24,8 @@ std::string humanize_time(double seconds);
 
 /// Says a size in binary units: "512 B", "1.5 GiB".
 std::string humanize_bytes(std::uint64_t bytes);
+
+/// The integer that `text` is, as std::to_string() writes it; nothing for any other text.
+std::optional<std::int64_t> parse_integer(std::string_view text);
 
 }  // namespace tensorpack

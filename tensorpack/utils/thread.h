@@ -20,6 +20,10 @@ int affinity_cores();
 /// parallelism themselves; other threads are not affected.
 void single_threaded_ops();
 
+/// Makes libtorch's operators run on `count` threads when they are called by this one; other
+/// threads are not affected.
+void set_op_threads(int count);
+
 /// A thread that is asked to stop and joined when it goes out of scope.
 ///
 /// The body should return soon after a stop is requested: whatever it waits on must be woken up by

@@ -24,6 +24,8 @@ class ChildProcess {
     argv.push_back(nullptr);
     pid_ = fork();
     if (pid_ == 0) {
+      // What the test's own parent ignores, as nohup does, would be ignored by the child, too.
+      for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(signal, SIG_DFL);
       dup2(pipe_ends[1], STDOUT_FILENO);
       dup2(pipe_ends[1], STDERR_FILENO);
       execv(argv[0], argv.data());
@@ -35,7 +37,7 @@ class ChildProcess {
   ~ChildProcess() {
     if (pid_ > 0) kill(pid_, SIGKILL);
     wait();
-    close(output_fd_);
+    if (output_fd_ >= 0) close(output_fd_);
   }
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
@@ -49,6 +51,12 @@ class ChildProcess {
   }
 
   void send(int signal) const { kill(pid_, signal); }
+
+  /// From now on nobody reads the output.
+  void close_output() {
+    close(output_fd_);
+    output_fd_ = -1;
+  }
 
   /// The exit status, or 1000 + the signal that killed it; all of output() is there afterwards.
   int wait() {

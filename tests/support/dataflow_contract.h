@@ -82,6 +82,26 @@ inline void expect_true_size(const MakeDataFlow& make) {
   }
 }
 
+/// skip() leads where as many calls of next() lead, also across the end, and says how many it
+/// passed over.
+inline void expect_skips_as_if_read(const MakeDataFlow& make) {
+  for (const int64_t before : {0, 1, 4}) {
+    for (const int64_t count : {0, 1, 2, 3, 5, 9, 65, 130, 700}) {
+      const auto reading = make();
+      const auto skipping = make();
+      for (DataFlow* flow : {reading.get(), skipping.get()}) {
+        flow->start(1);
+        collect(*flow, before);
+      }
+      EXPECT_EQ(skipping->skip(count), std::ssize(collect(*reading, count)));
+      EXPECT_TRUE(same(collect(*skipping), collect(*reading)))
+          << "after " << before << " datapoints, " << count << " skipped";
+      EXPECT_EQ(skipping->skip(1), reading->skip(1)) << "at the end, or 200 later";
+      EXPECT_TRUE(same(collect(*skipping, 2), collect(*reading, 2)));
+    }
+  }
+}
+
 /// Can be destroyed untouched, and in the middle of a pass (the sanitizers are the judges).
 inline void expect_destroyed_cleanly(const MakeDataFlow& make) {
   make();

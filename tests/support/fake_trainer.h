@@ -36,6 +36,10 @@ class FakeTrainer final : public TrainerBase {
 
   Callbacks& callbacks() { return callbacks_; }
 
+  std::map<std::string, std::string> callback_states() const override {
+    return callbacks_.save_states();
+  }
+
   /// The whole training; a StopTraining ends it normally.
   void train(OwnedList<Callback> callbacks, OwnedList<MonitorBase> monitors = {}) {
     setup(std::move(callbacks), std::move(monitors));
@@ -58,8 +62,8 @@ class FakeTrainer final : public TrainerBase {
     callbacks_.all().add(RunMonitors());
     callbacks_.setup_graph(*this);
     graph_->finalize();
-    sess_ = std::make_unique<Session>(*graph_);
-    hooked_sess_ = std::make_unique<HookedSession>(*sess_, callbacks_.hooks());
+    open_session();
+    hooked_sess_ = std::make_unique<HookedSession>(sess(), callbacks_.hooks());
   }
 
   TowerHandle build_prediction_tower(PredictionTowerOptions options) override {

@@ -2,9 +2,13 @@
 #include "tensorpack/utils/fs.h"
 
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <iterator>
 #include <ostream>
+#include <set>
 #include <stdexcept>
 
 #include "tensorpack/utils/env.h"
@@ -72,6 +76,42 @@ TEST(WriteFileAtomicallyTest, WritesIntoTheWorkingDirectory) {
   write_file_atomically("a", "x");
   fs::current_path(before);
   EXPECT_EQ(read_file(dir / "a"), "x");
+}
+
+// In a container the number of the process is the same after every restart.
+TEST(WriteFileAtomicallyTest, WhatAKilledProcessLeftIsNotInTheWay) {
+  const TempDir dir;
+  std::set<std::string> names;
+  for (int i = 0; i < 3; ++i) {
+    // As a child that is killed in the middle of writing.
+    const pid_t child = ::fork();
+    if (child == 0) {
+      write_file_atomically(dir / "a", [](std::ostream& out) {
+        out << "half" << std::flush;
+        ::_exit(0);
+      });
+    }
+    ::waitpid(child, nullptr, 0);
+  }
+  for (const auto& file : fs::directory_iterator(dir.path())) names.insert(file.path().filename());
+  EXPECT_THAT(names, testing::AllOf(testing::SizeIs(3),
+                                    testing::Each(MatchesRegex("\\.a\\.tmp\\.[0-9a-f]{16}"))));
+}
+
+TEST(RemoveStaleTemporariesTest, RemovesWhatNobodyWritesAndNothingElse) {
+  const TempDir dir;
+  for (const char* name : {".a.tmp.0123456789abcdef", ".model-20.safetensors.tmp.1.1"}) {
+    std::ofstream(dir / name) << "half";
+  }
+  for (const char* name : {"a", ".hidden", "a.tmp.1"}) std::ofstream(dir / name) << "whole";
+  fs::create_directory(dir / ".b.tmp.1");
+  write_file_atomically(dir / "b", [&](std::ostream&) {
+    remove_stale_temporaries(dir.path());
+    EXPECT_EQ(files_in(dir), 5) << "the one that is being written is left alone";
+  });
+  EXPECT_EQ(files_in(dir), 5);
+  EXPECT_TRUE(fs::exists(dir / "b"));
+  remove_stale_temporaries(dir / "missing");
 }
 
 TEST(ReadFileTest, FailureNamesPathAndReason) {

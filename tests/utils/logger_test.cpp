@@ -8,12 +8,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/file_lock.h"
 #include "tensorpack/utils/fs.h"
 #include "tests/utils/support.h"
 
@@ -99,6 +101,7 @@ class LoggerDirTest : public testing::Test {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(dir)) {
       std::string name = entry.path().filename().string();
+      if (name == ".lock") continue;
       const std::size_t length = std::string("MMDD-HHMMSS").size();
       if (name.size() > length &&
           testing::Matches(MatchesRegex(kStamp))(name.substr(name.size() - length))) {
@@ -169,6 +172,46 @@ TEST_F(LoggerDirTest, TwoBackupsInOneSecondDoNotCollide) {
   set(dir, LogDirAction::kBackup);
   set(dir, LogDirAction::kBackup);
   EXPECT_EQ(listing(root_.path()).size(), 3u);
+}
+
+TEST_F(LoggerDirTest, OfALinkTheDirectoryItLeadsToIsBackedUp) {
+  const fs::path dir = used_dir();
+  fs::create_directory(root_ / "links");
+  fs::create_directory_symlink(dir, root_ / "links/run");
+  EXPECT_EQ(set(root_ / "links/run", LogDirAction::kBackup), root_ / "links/run");
+  EXPECT_EQ(listing(root_ / "links"), Names{"run"}) << "the link was renamed";
+  EXPECT_EQ(listing(root_.path()), (Names{"links", "run", "runDATE"}));
+  EXPECT_EQ(listing(dir), Names{"log.log"});
+  EXPECT_EQ(fs::canonical(root_ / "links/run"), fs::canonical(dir));
+  set(root_ / "links/run", LogDirAction::kDelete);
+  EXPECT_EQ(fs::canonical(root_ / "links/run"), fs::canonical(dir));
+  EXPECT_EQ(listing(dir), Names{"log.log"});
+}
+
+TEST_F(LoggerDirTest, OneProcessAtATimeUsesADirectory) {
+  const fs::path dir = used_dir();
+  {
+    const FileLock other(dir / ".lock");  // as another process would hold it
+    for (const auto action : {LogDirAction::kKeep, LogDirAction::kDelete, LogDirAction::kBackup}) {
+      EXPECT_THAT([&] { set_logger_dir(dir, action); },
+                  ThrowsMessage<Error>(
+                      AllOf(HasSubstr("run' is in use by process "), HasSubstr(" since "))));
+    }
+    EXPECT_EQ(listing(root_.path()), Names{"run"});
+    EXPECT_EQ(listing(dir), Names{"stats.json"});
+    EXPECT_NO_THROW(set(dir, LogDirAction::kNew));
+  }
+  EXPECT_NO_THROW(set(dir, LogDirAction::kKeep));
+  EXPECT_TRUE(FileLock(dir / ".lock").other_holder()) << "now it is ours";
+  reset_logger_dir();
+  EXPECT_FALSE(FileLock(dir / ".lock").other_holder());
+}
+
+TEST_F(LoggerDirTest, WhatAKilledRunLeftHalfWrittenIsRemoved) {
+  const fs::path dir = used_dir();
+  std::ofstream(dir / ".model-20.safetensors.tmp.1.1") << "half";
+  set(dir, LogDirAction::kKeep);
+  EXPECT_EQ(listing(dir), (Names{"log.log", "stats.json"}));
 }
 
 TEST_F(LoggerDirTest, NewLeavesTheOldOne) {

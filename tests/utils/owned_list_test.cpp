@@ -51,10 +51,16 @@ std::vector<std::string> names(const OwnedList<Animal>& animals) {
 static_assert(std::is_move_constructible_v<OwnedList<Animal>>);
 static_assert(!std::is_copy_constructible_v<OwnedList<Animal>>);
 static_assert(!std::is_copy_constructible_v<Owned<Animal>>);
+// A copy would be used in place of an object that keeps its name.
+static_assert(!std::is_constructible_v<Owned<Animal>, Dog&>);
+static_assert(!std::is_constructible_v<OwnedList<Animal>, Dog, Dog&>);
+static_assert(std::is_constructible_v<Owned<Animal>, Dog>);
+static_assert(!std::is_constructible_v<Owned<Animal>, int>);
+static_assert(!std::is_constructible_v<OwnedList<Animal>, int>);
 
 TEST(OwnedListTest, KeepsTheOrderOfTheBraces) {
   Dog lvalue("b");
-  const OwnedList<Animal> list{Dog("a"), lvalue, Fish(), std::make_unique<Dog>("c")};
+  const OwnedList<Animal> list{Dog("a"), std::move(lvalue), Fish(), std::make_unique<Dog>("c")};
   EXPECT_THAT(names(list), ElementsAre("a", "b", "fish", "c"));
   EXPECT_EQ(list.size(), 4u);
   EXPECT_EQ(list[2].name(), "fish");

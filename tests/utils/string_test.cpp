@@ -59,6 +59,14 @@ TEST(HumanizeTimeTest, OddTimesAreSaidToo) {
   EXPECT_EQ(humanize_time(std::numeric_limits<double>::infinity()), "an unknown time");
 }
 
+TEST(ParseIntegerTest, TakesWhatIsAnIntegerAndNothingElse) {
+  EXPECT_EQ(parse_integer("0"), 0);
+  EXPECT_EQ(parse_integer("-9223372036854775808"), std::numeric_limits<std::int64_t>::min());
+  for (const char* text : {"", "abc", "7x", " 7", "1.5", "9223372036854775808"}) {
+    EXPECT_EQ(parse_integer(text), std::nullopt) << text;
+  }
+}
+
 TEST(HumanizeBytesTest, TakesTheLargestUnitThatFits) {
   EXPECT_EQ(humanize_bytes(0), "0 B");
   EXPECT_EQ(humanize_bytes(1023), "1023 B");

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <regex>
+#include <string>
+#include <string_view>
+
+namespace tensorpack {
+
+/// A regular expression; throws an Error, said to come from `where`, when it is none.
+std::regex compile_regex(std::string_view where, const std::string& pattern);
+
+}  // namespace tensorpack

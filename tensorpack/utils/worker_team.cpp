@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/utils/worker_team.h"
+
+#include "tensorpack/utils/thread.h"
+
+namespace tensorpack {
+
+WorkerTeam::WorkerTeam(const std::string& name, size_t size, std::function<void()> on_start) {
+  threads_.reserve(size);
+  for (size_t i = 0; i < size; ++i) {
+    threads_.emplace_back([this, i, name, on_start] { work(i, name, on_start); });
+  }
+}
+
+WorkerTeam::~WorkerTeam() {
+  stopping_ = true;
+  ++job_;
+  job_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void WorkerTeam::work(size_t index, const std::string& name,
+                      const std::function<void()>& on_start) {
+  set_thread_name(name + std::to_string(index));
+  if (on_start) on_start();
+  for (uint32_t done = 0;; ++done) {
+    job_.wait(done);
+    if (stopping_) return;
+    do_part(index);
+    if (--working_ == 0) working_.notify_one();
+  }
+}
+
+void WorkerTeam::do_part(size_t index) {
+  try {
+    (*part_)(index);
+  } catch (...) {
+    if (has_failed_.exchange(true)) return;
+    failure_ = Failure{index, std::current_exception()};
+    if (*on_failure_) (*on_failure_)();
+  }
+}
+
+std::optional<WorkerTeam::Failure> WorkerTeam::run(const std::function<void(size_t)>& part,
+                                                   const std::function<void()>& on_failure) {
+  if (threads_.empty()) return std::nullopt;
+  part_ = &part;
+  on_failure_ = &on_failure;
+  failure_.reset();
+  has_failed_ = false;
+  working_ = static_cast<uint32_t>(threads_.size());
+  ++job_;
+  job_.notify_all();
+  for (uint32_t left = working_; left != 0; left = working_) working_.wait(left);
+  return failure_;
+}
+
+}  // namespace tensorpack
