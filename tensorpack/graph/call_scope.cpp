@@ -3,40 +3,46 @@
 
 #include <utility>
 
+#include "tensorpack/graph/graph.h"
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/string.h"
+#include "tensorpack/utils/thread_frame.h"
 
 namespace tensorpack {
 namespace {
 
-thread_local CallScope* current_call = nullptr;
-thread_local KeptLayerOutputs* current_kept = nullptr;
-thread_local LookupLog* current_log = nullptr;
+struct CallState {
+  CallScope* call = nullptr;
+  KeptLayerOutputs* kept = nullptr;
+  LookupLog* log = nullptr;
+};
+
+CallState& state() { return ThreadFrame::current().get<CallState>(); }
 
 }  // namespace
 
 CallScope::CallScope(Graph& graph, CallOptions options)
     : graph_(graph), options_(std::move(options)) {
-  TP_CHECK(current_call == nullptr, "TowerContext",
+  TP_CHECK(state().call == nullptr, "TowerContext",
            "another call is in progress on this thread. Close its context first: towers do not "
            "nest.");
-  current_call = this;
+  state().call = this;
 }
 
-CallScope::~CallScope() { current_call = nullptr; }
+CallScope::~CallScope() { state().call = nullptr; }
 
-CallScope* CallScope::current() { return current_call; }
+CallScope* CallScope::current() { return state().call; }
 
 CallScope& CallScope::current_or_throw(const char* where) {
-  TP_CHECK(current_call != nullptr, where,
+  TP_CHECK(state().call != nullptr, where,
            "there is no model being called on this thread. Call this inside a tower function, or "
            "open a TowerContext first.");
-  return *current_call;
+  return *state().call;
 }
 
 const at::Tensor& CallScope::tensor(const std::string& name) const {
-  if (current_log != nullptr) current_log->names_.insert(name);
+  if (state().log != nullptr) state().log->names_.insert(name);
   auto found = named_.find(name);
   if (found != named_.end()) return found->second;
   std::vector<std::string> known;
@@ -64,6 +70,30 @@ void CallScope::add_to_collection(Collection key, std::string name, at::Tensor t
   collections_[key].emplace_back(std::move(name), std::move(tensor));
 }
 
+std::vector<Variable*> CallScope::trainable(const std::string& regex) {
+  VariableStore& variables = graph_.variables();
+  std::vector<Variable*> found = variables.trainable(regex, options_.variable_prefix);
+  if (!found.empty()) return found;
+  std::vector<std::string> known;
+  for (const Variable* variable : variables.trainable("", options_.variable_prefix)) {
+    known.push_back(variable->tower_free_name());
+  }
+  TP_CHECK(!known.empty(), "trainable",
+           "the model has no trainable variable. Create some in the tower function, with a layer "
+           "or get_variable().");
+  throw make_error("trainable", "no trainable variable matches '{}'. {}", regex,
+                   did_you_mean(regex, known));
+}
+
+void CallScope::use_variable(const std::string& path) {
+  const bool is_second_use = !used_variables_.insert(path).second;
+  TP_CHECK(
+      !is_second_use || VariableScope::current_reuse() != Reuse::kNone, "get_variable",
+      "'{}' is already used in this tower call. Rename the layer, or open VariableScope(\"{}\", "
+      "Reuse::kAuto) to share the weights.",
+      path, path.find('/') == std::string::npos ? "..." : path.substr(0, path.find('/')));
+}
+
 // The name with its scope, and a number where a tower is called again.
 std::string CallScope::new_name(const std::string& name) {
   std::string path = VariableScope::path_of(name);
@@ -89,10 +119,10 @@ at::Tensor named(const std::string& name, at::Tensor tensor) {
 
 at::Tensor layer_output(at::Tensor tensor) {
   CallScope* call = CallScope::current();
-  if (call == nullptr || current_kept == nullptr) return named("output", std::move(tensor));
+  if (call == nullptr || state().kept == nullptr) return named("output", std::move(tensor));
   const std::string name = call->new_name("output");
-  if (current_kept->observer_) current_kept->observer_(name, tensor);
-  if (current_kept->names_.contains(name)) {
+  if (state().kept->observer_) state().kept->observer_(name, tensor);
+  if (state().kept->names_.contains(name)) {
     call->named_.emplace(name, tensor);
   } else {
     call->not_kept_.emplace(name, tensor.getIntrusivePtr());
@@ -103,12 +133,12 @@ at::Tensor layer_output(at::Tensor tensor) {
 KeptLayerOutputs::KeptLayerOutputs(std::set<std::string> names, Observer observer)
     : names_(std::move(names)),
       observer_(std::move(observer)),
-      outer_(std::exchange(current_kept, this)) {}
+      outer_(std::exchange(state().kept, this)) {}
 
-KeptLayerOutputs::~KeptLayerOutputs() { current_kept = outer_; }
+KeptLayerOutputs::~KeptLayerOutputs() { state().kept = outer_; }
 
-LookupLog::LookupLog() : outer_(std::exchange(current_log, this)) {}
+LookupLog::LookupLog() : outer_(std::exchange(state().log, this)) {}
 
-LookupLog::~LookupLog() { current_log = outer_; }
+LookupLog::~LookupLog() { state().log = outer_; }
 
 }  // namespace tensorpack

@@ -30,6 +30,10 @@ struct CallOptions {
   bool may_create_trainable = true;
   /// Put before variable names: replicas keep theirs apart ("tower1/").
   std::string variable_prefix = {};
+  /// Whether the call predicts: it may have been restored from a checkpoint.
+  bool is_prediction = false;
+  /// Whether gradients are averaged with other towers or processes (see graph/exchange.h).
+  bool exchanges = false;
 };
 
 /// While it lives, get_variable(), named() and every layer called on this thread belong to one call
@@ -46,7 +50,7 @@ class [[nodiscard]] CallScope {
   /// Throws an Error that says `where` when no call is in progress.
   static CallScope& current_or_throw(const char* where);
 
-  Graph& graph() { return graph_; }
+  Graph& graph() const { return graph_; }
   const CallOptions& options() const { return options_; }
 
   /// The tensors this call named, by tower-free name.
@@ -60,6 +64,17 @@ class [[nodiscard]] CallScope {
   using CollectionItems = std::vector<std::pair<std::string, at::Tensor>>;
   const CollectionItems& collection(Collection key) const;
   void add_to_collection(Collection key, std::string name, at::Tensor tensor);
+
+  /// The trainable variables of the tower whose tower-free names contain a match of the regular
+  /// expression; throws an Error when there is none.
+  std::vector<Variable*> trainable(const std::string& regex = "");
+
+  /// Notes that this call uses the variable `path`. Throws an Error for a second use where the
+  /// scope does not allow it.
+  void use_variable(const std::string& path);
+
+  /// A number for the next exchange of this call.
+  int64_t next_exchange() { return exchanges_++; }
 
  private:
   friend at::Tensor named(const std::string& name, at::Tensor tensor);
@@ -75,6 +90,7 @@ class [[nodiscard]] CallScope {
   std::unordered_map<std::string, c10::weak_intrusive_ptr<at::TensorImpl>> not_kept_;
   std::map<Collection, CollectionItems> collections_;
   std::unordered_set<std::string> used_variables_;
+  int64_t exchanges_ = 0;
 };
 
 /// Gives a tensor a public name, under which callbacks, inference and monitors find it, and returns

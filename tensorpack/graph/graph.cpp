@@ -4,28 +4,24 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 
 #include "tensorpack/graph/call_scope.h"
+#include "tensorpack/graph/operator_watch.h"
 #include "tensorpack/graph/phase_log.h"
+#include "tensorpack/graph/random_stream.h"
 #include "tensorpack/graph/state_guard.h"
-#include "tensorpack/graph/torch_compat.h"
+#include "tensorpack/utils/device.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/seed.h"
 #include "tensorpack/utils/string.h"
+#include "tensorpack/utils/thread_frame.h"
+#include "tensorpack/utils/torch_compat.h"
 
 namespace tensorpack {
 namespace {
-
-// FNV-1a: a name gives the same seed on every machine and with every standard library.
-uint64_t hash_name(const std::string& name, uint64_t seed) {
-  uint64_t hash = 14695981039346656037ULL ^ (seed * 0x9E3779B97F4A7C15ULL);
-  for (unsigned char c : name) hash = (hash ^ c) * 1099511628211ULL;
-  return hash;
-}
 
 std::string list_inputs(const std::vector<TensorSpec>& inputs) {
   std::vector<std::string> texts;
@@ -44,19 +40,22 @@ std::map<std::string, TensorSpec> specs_of(const NamedTensors& tensors) {
 // Whoever runs an op, a callback with gradients switched off too, gets the same program. cuDNN's
 // choice among its kernels is one of each thread: the program, which runs on one, and the function
 // must not make different ones.
-OpBody with_gradients(OpBody body) {
-  return [body = std::move(body)](const std::vector<at::Tensor>& inputs) {
+OpBody complete(OpBody body, at::Generator generator) {
+  return [body = std::move(body),
+          generator = std::move(generator)](const std::vector<at::Tensor>& inputs) {
     const at::AutoGradMode enabled(true);
     const BackwardOnThisThread backward;
+    std::optional<DrawFrom> random_numbers;
+    if (generator.defined()) random_numbers.emplace(generator);
     return body(inputs);
   };
 }
 
 }  // namespace
 
-Graph::Graph(GraphOptions options) : options_(options) {
+Graph::Graph(GraphOptions options)
+    : options_(options), seed_(options.seed ? *options.seed : derive_seed(global_seed(), "graph")) {
   options_.device = check_device(options_.device);
-  use_device(options_.device);
   global_step_ = &create_variable("global_step", {},
                                   {.role = VariableRole::kGlobal, .dtype = at::kLong}, at::kCPU);
 }
@@ -72,22 +71,31 @@ Op Graph::define(OpOptions options) {
            options.name);
   check_signature(options.inputs);
   const c10::Device device = check_device(options.device.value_or(options_.device));
-  use_device(device);
+  const at::Generator generator = this->generator(options.random_stream, device);
   auto state = std::make_shared<Op::State>(Op::State{.kind = Op::State::Kind::kProgram,
                                                      .name = std::move(options.name),
                                                      .device = device,
                                                      .inputs = std::move(options.inputs),
-                                                     .body = with_gradients(options.body),
-                                                     .feeder = std::move(options.feeder)});
+                                                     .body = complete(options.body, generator),
+                                                     .feeder = std::move(options.feeder),
+                                                     .generator = generator});
   build(*state);
   ops_.push_back(Op(std::move(state)));
   return ops_.back();
 }
 
-void Graph::use_device(c10::Device device) {
-  if (std::find(devices_.begin(), devices_.end(), device) == devices_.end()) {
-    devices_.push_back(device);
-  }
+// On the graph's device named by its kind, not its number: a checkpoint may be resumed on another.
+at::Generator Graph::generator(const std::string& stream, c10::Device device) {
+  if (!device.is_cpu() && !device.is_cuda()) return {};  // nothing is drawn there
+  const bool is_own = device == options_.device;
+  const std::string place =
+      is_own ? c10::DeviceTypeName(device.type(), /*lower_case=*/true) : device.str();
+  const std::string name = stream + "/" + place;
+  const auto found = generators_.find(name);
+  if (found != generators_.end()) return found->second;
+  const uint64_t seed =
+      derive_seed(derive_seed(seed_, stream), static_cast<uint64_t>(options_.rank));
+  return generators_.emplace(name, make_generator(device, seed)).first->second;
 }
 
 void Graph::build(Op::State& state) {
@@ -95,8 +103,9 @@ void Graph::build(Op::State& state) {
   std::vector<at::Tensor> trial;
   for (const TensorSpec& spec : state.inputs) trial.push_back(spec.trial_value(state.device));
   try {
-    StateGuard guard(*this);
-    LookupLog lookups;
+    const FreshFrame frame;
+    const StateGuard guard(*this, {state.generator});
+    const LookupLog lookups;
     state.outputs = specs_of(state.body(trial));
     state.looked_up = lookups.names();
   } catch (const Error&) {
@@ -130,57 +139,47 @@ bool Graph::give_up_channels_last() {
   at::NoGradGuard no_grad;
   for (Variable& variable : variables_.all()) {
     if (variable.tensor.is_contiguous()) continue;
-    variable.tensor.set_data(variable.tensor.detach().contiguous());
+    variables_.move_to(variable, variable.tensor.detach().contiguous());
   }
   return true;
 }
 
-Variable& Graph::create_variable(const std::string& name, at::IntArrayRef shape,
-                                 const VariableOptions& options, c10::Device device) {
+void Graph::check_not_final(const std::string& name) const {
   TP_CHECK(!final_, "get_variable",
            "'{}' is new, and the graph is final. Create every variable while the graph is built: "
            "what the model creates must not depend on the data or on the step. {}",
            name, did_you_mean(name, variables_.names()));
+}
+
+Variable& Graph::adopt_variable(const std::string& name, const at::Tensor& tensor,
+                                VariableRole role, const std::string& tower_prefix) {
+  check_not_final(name);
+  TP_CHECK(variables_.find(tower_prefix + name) == nullptr, "adopt",
+           "there is already a variable '{}'. Adopt the module under another name.", name);
+  return variables_.add(
+      {.name = tower_prefix + name, .tensor = tensor, .role = role, .tower_prefix = tower_prefix});
+}
+
+Variable& Graph::create_variable(const std::string& name, at::IntArrayRef shape,
+                                 const VariableOptions& options, c10::Device device,
+                                 const std::string& tower_prefix) {
+  check_not_final(name);
+  const Unwatched unwatched;
   at::NoGradGuard no_grad;
   // Drawn on the CPU, so that a seed gives the same model on every device.
   at::Tensor value = at::zeros(shape, at::TensorOptions(options.dtype));
   if (options.init) {
-    options.init(value, at::detail::createCPUGenerator(hash_name(name, options_.seed)));
+    options.init(value, at::detail::createCPUGenerator(derive_seed(seed_, name)));
   }
   value = value.to(device);
   if (options.channels_last && value.dim() == 4 && wants_channels_last()) {
     value = value.contiguous(at::MemoryFormat::ChannelsLast);
   }
   if (options.role == VariableRole::kTrainable) value.set_requires_grad(true);
-  Variable& variable = variables_.add({name, value, options.role});
-  if (guard_ != nullptr) guard_->on_created(variable);
-  return variable;
-}
-
-c10::Device check_device(c10::Device device) {
-  if (device.is_cpu()) return device;
-  TP_CHECK(c10::impl::hasDeviceGuardImpl(device.type()), "device",
-           "'{}' cannot be used: this libtorch was built without it. Install a libtorch that has "
-           "it, or use the CPU.",
-           device.str());
-  const c10::impl::VirtualGuardImpl backend(device.type());
-  const int count = backend.deviceCount();
-  TP_CHECK(count > 0, "device",
-           "'{}' cannot be used: no such device can be seen. Check nvidia-smi and "
-           "CUDA_VISIBLE_DEVICES, or use the CPU.",
-           device.str());
-  if (!device.has_index()) device = backend.getDevice();
-  TP_CHECK(device.index() < count, "device",
-           "'{}' cannot be used: there are {}, counted from 0. Choose one of them.", device.str(),
-           count);
-  return device;
-}
-
-std::string describe(const std::exception& error) {
-  if (const auto* torch_error = dynamic_cast<const c10::Error*>(&error)) {
-    return torch_error->what_without_backtrace();
-  }
-  return error.what();
+  return variables_.add({.name = tower_prefix + name,
+                         .tensor = value,
+                         .role = options.role,
+                         .tower_prefix = tower_prefix});
 }
 
 }  // namespace tensorpack

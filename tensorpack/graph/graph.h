@@ -5,6 +5,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,8 +19,11 @@ namespace tensorpack {
 
 struct GraphOptions {
   c10::Device device = c10::kCPU;
-  /// Seeds every variable's first value, together with its name.
-  uint64_t seed = 0;
+  /// Seeds every variable's first value, together with its name, and what ops draw; derived from
+  /// global_seed() when empty.
+  std::optional<uint64_t> seed = {};
+  /// Of this process: every rank draws random numbers of its own, from the same first values.
+  int rank = 0;
   /// Lets layers keep the weights of convolutions in channels_last memory format, which
   /// convolutions and what follows them take over: faster, with the same shapes. Given up for the
   /// whole graph when a model cannot be called that way, as when it uses view() where it would need
@@ -34,6 +38,8 @@ struct OpOptions {
   /// Empty when inputs are fed to every run.
   InputFeeder feeder = {};
   std::optional<c10::Device> device = {};  ///< the graph's when empty
+  /// The stream of random numbers the op draws from: ops with the same one continue each other.
+  std::string random_stream = "main";
 };
 
 /// Variables and ops that belong together. First they are defined, then the graph is made final,
@@ -46,8 +52,10 @@ class Graph {
   Graph& operator=(const Graph&) = delete;
 
   const GraphOptions& options() const { return options_; }
-  /// That of the graph and those of its ops, each once.
-  const std::vector<c10::Device>& devices() const { return devices_; }
+  /// What first values and streams of random numbers follow from.
+  uint64_t seed() const { return seed_; }
+  /// The streams that ops draw from, by name and device: "main/cpu".
+  const std::map<std::string, at::Generator>& generators() const { return generators_; }
   VariableStore& variables() { return variables_; }
   const VariableStore& variables() const { return variables_; }
 
@@ -73,32 +81,35 @@ class Graph {
   /// way is built again without.
   bool wants_channels_last();
 
-  /// Used by get_variable(): makes a variable and gives it its first value.
+  /// Used by get_variable(): makes a variable and gives it its first value, which is the same in
+  /// all towers. `tower_prefix` is put before the name of a replica.
   Variable& create_variable(const std::string& name, at::IntArrayRef shape,
-                            const VariableOptions& options, c10::Device device);
+                            const VariableOptions& options, c10::Device device,
+                            const std::string& tower_prefix = "");
+
+  /// Used by adopt(): makes a variable of a tensor that somebody else made and keeps using.
+  Variable& adopt_variable(const std::string& name, const at::Tensor& tensor, VariableRole role,
+                           const std::string& tower_prefix = "");
+
+  /// Something that lives as long as the graph, by a key of its owner's choice; null at first.
+  std::shared_ptr<void>& attachment(const std::string& key) { return attachments_[key]; }
 
  private:
-  friend class StateGuard;
-  void use_device(c10::Device device);
+  void check_not_final(const std::string& name) const;
+  at::Generator generator(const std::string& stream, c10::Device device);
   void build(Op::State& state);
   bool give_up_channels_last();
 
   GraphOptions options_;
-  std::vector<c10::Device> devices_;
+  uint64_t seed_;
+  std::map<std::string, at::Generator> generators_;
   VariableStore variables_;
   Variable* global_step_ = nullptr;
   std::vector<Op> ops_;
+  std::map<std::string, std::shared_ptr<void>> attachments_;
   bool final_ = false;
   bool layout_locked_ = false;
   bool channels_last_used_ = false;
-  class StateGuard* guard_ = nullptr;  // the innermost guard, told of new variables
 };
-
-/// The same device with its index filled in: "cuda" is the current GPU. Throws an Error when this
-/// machine, or this libtorch, does not have it.
-c10::Device check_device(c10::Device device);
-
-/// The text of an exception without libtorch's stack trace.
-std::string describe(const std::exception& error);
 
 }  // namespace tensorpack

@@ -6,6 +6,8 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 
+#include "tensorpack/graph/random_stream.h"
+
 namespace tensorpack {
 namespace {
 
@@ -43,6 +45,8 @@ void run_node(const Node& node, std::vector<c10::IValue>& slots) {
   for (const Argument& argument : node.arguments) stack.push_back(argument_value(argument, slots));
   // t_() and the like change the tensor they are given: give them one of their own.
   if (node.changes_metadata) stack[0] = at::alias(stack[0].toTensor());
+  std::optional<LendState> lent;
+  if (node.generator.defined()) lent.emplace(node.generator);
   if (node.keys.empty()) {
     node.op.callBoxed(&stack);
   } else {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/graph/op.h"
 
+#include <algorithm>
+
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/utils/error.h"
 
@@ -13,7 +15,22 @@ Op Op::host(std::string name, std::function<void()> function) {
 }
 
 Op Op::group(std::string name, std::vector<Op> members) {
-  State state{.kind = State::Kind::kGroup, .name = std::move(name)};
+  return make_group({.kind = State::Kind::kGroup, .name = std::move(name)}, std::move(members));
+}
+
+Op Op::parallel(std::string name, std::vector<Op> members,
+                std::shared_ptr<ExchangeGroup> exchange) {
+  for (const Op& member : members) {
+    TP_CHECK(!member || member.state().kind == State::Kind::kProgram, "Op::parallel",
+             "'{}', a member of '{}', is not a recorded function. Pass ops made by define().",
+             member.name(), name);
+  }
+  return make_group(
+      {.kind = State::Kind::kParallel, .name = std::move(name), .exchange = std::move(exchange)},
+      std::move(members));
+}
+
+Op Op::make_group(State state, std::vector<Op> members) {
   for (const Op& member : members) {
     TP_CHECK(static_cast<bool>(member), "Op::group", "a member of '{}' is empty. Define it first.",
              state.name);
@@ -57,5 +74,25 @@ NamedTensors Op::run_body(const std::vector<at::Tensor>& inputs,
 }
 
 bool Op::has_output(const std::string& name) const { return outputs().contains(name); }
+
+bool Op::has_input(const std::string& name) const {
+  const auto& specs = inputs();
+  const auto& members = state_->members;
+  return std::any_of(specs.begin(), specs.end(),
+                     [&](const TensorSpec& spec) { return spec.name == name; }) ||
+         std::any_of(members.begin(), members.end(),
+                     [&](const Op& member) { return member.has_input(name); });
+}
+
+std::optional<TensorSpec> Op::find_tensor(const std::string& name) const {
+  for (const Op& member : state_->members) {
+    if (auto found = member.find_tensor(name)) return found;
+  }
+  for (const TensorSpec& spec : inputs()) {
+    if (spec.name == name) return spec;
+  }
+  const auto found = outputs().find(name);
+  return found == outputs().end() ? std::nullopt : std::optional<TensorSpec>(found->second);
+}
 
 }  // namespace tensorpack

@@ -9,18 +9,25 @@ namespace {
 
 constexpr const char* kHostRead =
     "brings a tensor's value to the host (.item(), a branch or a loop on a tensor), which a "
-    "recorded program cannot repeat. Keep the value in tensors (torch::where instead of if), or "
-    "run this op with the eager executor";
+    "recorded program cannot repeat. Keep the value in tensors (torch::where instead of if; "
+    "tensorpack::one_hot), or run with SessionOptions{.executor = ExecutorKind::kEager}";
 constexpr const char* kDynamicShape =
     "makes a tensor whose shape depends on the data, which a recorded program cannot repeat. Use "
-    "a form of fixed shape (torch::where, masked_fill, multiplication by a mask), or run this op "
-    "with the eager executor";
+    "a form of fixed shape (torch::where, masked_fill, multiplication by a mask; "
+    "tensorpack::masked_mean), or run with SessionOptions{.executor = ExecutorKind::kEager}";
 
 bool starts_with(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
 
 bool is_indexing(const std::string& name) {
   return starts_with(name, "aten::index") || starts_with(name, "aten::_index") ||
          starts_with(name, "aten::_unsafe_index");
+}
+
+// Results with as many elements as the data says. Some of the family have no tag that says so.
+bool has_dynamic_shape(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  return op.hasTag(at::Tag::dynamic_output_shape) || starts_with(name, "aten::_unique") ||
+         starts_with(name, "aten::unique");
 }
 
 bool returns_tensors_only(const c10::FunctionSchema& schema) {
@@ -105,12 +112,20 @@ bool overwrites_first_argument(const std::string& op_name) {
   return table.contains(op_name);
 }
 
-bool draws_random_numbers(const c10::OperatorHandle& op) {
-  if (op.hasTag(at::Tag::nondeterministic_seeded)) return true;
-  for (const c10::Argument& argument : op.schema().arguments()) {
-    if (argument.type()->str().find("Generator") != std::string::npos) return true;
+std::optional<size_t> generator_argument(const c10::OperatorHandle& op) {
+  const auto& arguments = op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].type()->str().find("Generator") != std::string::npos) return i;
   }
-  return false;
+  return std::nullopt;
+}
+
+bool draws_random_numbers(const c10::OperatorHandle& op) {
+  return op.hasTag(at::Tag::nondeterministic_seeded) || generator_argument(op).has_value();
+}
+
+bool is_collective(const c10::OperatorHandle& op) {
+  return starts_with(op.operator_name().name, "tensorpack::exchange_");
 }
 
 bool changes_metadata(const c10::OperatorHandle& op) {
@@ -129,9 +144,7 @@ std::optional<std::string> reason_not_recordable(const c10::OperatorHandle& op, 
   if (op.hasTag(at::Tag::data_dependent_output)) return kHostRead;
   // Tagged in 2.x, but its shapes follow from lengths that are plain numbers in this overload.
   if (name == "aten::_ctc_loss" && op.operator_name().overload_name.empty()) return std::nullopt;
-  if (op.hasTag(at::Tag::dynamic_output_shape) && (!is_indexing(name) || has_mask)) {
-    return kDynamicShape;
-  }
+  if (has_dynamic_shape(op) && (!is_indexing(name) || has_mask)) return kDynamicShape;
   return std::nullopt;
 }
 

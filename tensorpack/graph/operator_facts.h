@@ -30,6 +30,10 @@ bool overwrites_first_argument(const std::string& op_name);
 
 /// True if the operator draws from a generator.
 bool draws_random_numbers(const c10::OperatorHandle& op);
+/// Which argument of the operator is a generator; nullopt if none is.
+std::optional<size_t> generator_argument(const c10::OperatorHandle& op);
+/// True if the operator exchanges data with other towers or processes: all of them run it, or none.
+bool is_collective(const c10::OperatorHandle& op);
 /// True if the operator changes the shape, strides or memory of its first argument: t_(), set_().
 bool changes_metadata(const c10::OperatorHandle& op);
 

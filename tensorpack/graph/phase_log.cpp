@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/graph/phase_log.h"
 
-#include "tensorpack/graph/torch_compat.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
+#include "tensorpack/utils/torch_compat.h"
 
 namespace tensorpack {
 

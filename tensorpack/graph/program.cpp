@@ -9,6 +9,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "tensorpack/graph/random_stream.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -107,7 +108,12 @@ void Program::add_step(const Trace& trace, const Node& node, int32_t index) {
             .release_begin = 0,
             .release_end = 0,
             .changes_metadata = node.changes_metadata,
-            .grad_mode = node.grad_mode};
+            .grad_mode = node.grad_mode,
+            .generator = -1};
+  if (node.generator.defined()) {
+    step.generator = static_cast<int32_t>(generators_.size());
+    generators_.push_back(node.generator);
+  }
   for (const Argument& argument : node.arguments) {
     Push push{argument.kind, false, -1};
     if (argument.kind == Argument::Kind::kLiteral) {
@@ -248,16 +254,22 @@ void Program::push_argument(const Push& push) {
   }
 }
 
-void Program::execute(const Step& step) {
-  stack_.clear();
-  for (uint32_t i = step.push_begin; i < step.push_end; ++i) push_argument(pushes_[i]);
-  if (c10::GradMode::is_enabled() != step.grad_mode) c10::GradMode::set_enabled(step.grad_mode);
-  if (step.changes_metadata) stack_[0] = at::alias(stack_[0].toTensor());
+void Program::call(const Step& step) {
+  std::optional<LendState> lent;
+  if (step.generator >= 0) lent.emplace(generators_[step.generator]);
   if (step.keys.empty()) {
     step.op.callBoxed(&stack_);
   } else {
     step.op.redispatchBoxed(step.keys, &stack_);
   }
+}
+
+void Program::execute(const Step& step) {
+  stack_.clear();
+  for (uint32_t i = step.push_begin; i < step.push_end; ++i) push_argument(pushes_[i]);
+  if (c10::GradMode::is_enabled() != step.grad_mode) c10::GradMode::set_enabled(step.grad_mode);
+  if (step.changes_metadata) stack_[0] = at::alias(stack_[0].toTensor());
+  call(step);
   for (uint32_t i = step.pop_begin, k = 0; i < step.pop_end; ++i, ++k) {
     const Pop& pop = pops_[i];
     if (pop.kind == Pop::Kind::kTensor) {

@@ -57,6 +57,7 @@ class Program {
     uint32_t release_begin, release_end;  // list results nobody uses
     bool changes_metadata;
     bool grad_mode;
+    int32_t generator;  // whose state the default one is lent, or -1
   };
   struct List {
     std::vector<ValueId> ids;
@@ -69,6 +70,7 @@ class Program {
   void find_last_uses(const Trace& trace);
   void push_argument(const Push& push);
   void execute(const Step& step);
+  void call(const Step& step);
   at::Tensor take(ValueId id, bool move);
 
   std::vector<c10::IValue> slots_;
@@ -80,6 +82,7 @@ class Program {
   std::vector<ValueId> releases_;
   std::vector<c10::IValue> literals_;
   std::vector<List> lists_;
+  std::vector<at::Generator> generators_;
   struct Input {
     ValueId id;
     std::vector<int64_t> sizes, strides;  // as recorded

@@ -4,18 +4,19 @@
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <fmt/ranges.h>
-#include <torch/library.h>
 
 #include <algorithm>
-#include <cstring>
 #include <mutex>
 #include <unordered_map>
 
 #include "tensorpack/graph/call_scope.h"
+#include "tensorpack/graph/called_functions.h"
+#include "tensorpack/graph/checksum.h"
 #include "tensorpack/graph/operator_facts.h"
+#include "tensorpack/graph/operator_watch.h"
+#include "tensorpack/graph/random_stream.h"
+#include "tensorpack/graph/tensor_key.h"
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/string.h"
@@ -23,63 +24,16 @@
 namespace tensorpack {
 namespace {
 
-// A functionality no release of libtorch up to 2.11 registers anything on. See
-// docs/architecture.md.
-constexpr auto kRecorderKey = c10::DispatchKey::Fake;
-
-// Identity of a tensor.
-struct TensorKey {
-  const void* storage;
-  int64_t offset;
-  std::vector<int64_t> geometry;  // sizes, then strides
-  c10::ScalarType dtype;
-  uint8_t bits;  // conjugate, negative
-  bool operator==(const TensorKey& other) const = default;
-};
-
-struct TensorKeyHash {
-  size_t operator()(const TensorKey& key) const {
-    size_t hash = std::hash<const void*>()(key.storage) * 31 + static_cast<size_t>(key.offset) * 7 +
-                  static_cast<size_t>(key.dtype);
-    for (int64_t extent : key.geometry) hash = hash * 1000003U + static_cast<size_t>(extent);
-    return hash;
-  }
-};
-
-const void* memory_of(const at::Tensor& tensor) {
-  return tensor.has_storage() ? static_cast<const void*>(tensor.storage().unsafeGetStorageImpl())
-                              : static_cast<const void*>(tensor.unsafeGetTensorImpl());
-}
-
-TensorKey key_of(const at::Tensor& tensor) {
-  TensorKey key{memory_of(tensor), 0, {}, tensor.scalar_type(), 0};
-  if (!tensor.has_storage()) return key;
-  key.offset = tensor.storage_offset();
-  key.geometry.reserve(2 * tensor.dim());
-  key.geometry.insert(key.geometry.end(), tensor.sizes().begin(), tensor.sizes().end());
-  key.geometry.insert(key.geometry.end(), tensor.strides().begin(), tensor.strides().end());
-  key.bits = static_cast<uint8_t>((tensor.is_conj() ? 1 : 0) | (tensor.is_neg() ? 2 : 0));
-  return key;
-}
-
-uint64_t checksum(const at::Tensor& tensor) {
-  if (!tensor.has_storage() || !tensor.device().is_cpu()) return 0;
-  const auto* bytes = static_cast<const uint8_t*>(tensor.storage().unsafeGetStorageImpl()->data());
-  const size_t count = tensor.storage().nbytes();
-  uint64_t hash = 14695981039346656037ULL;
-  for (size_t i = 0; i + 8 <= count; i += 8) {
-    uint64_t word = 0;
-    std::memcpy(&word, bytes + i, 8);
-    hash = (hash ^ word) * 1099511628211ULL;
-  }
-  for (size_t i = count - count % 8; i < count; ++i) hash = (hash ^ bytes[i]) * 1099511628211ULL;
-  return hash;
-}
-
 // For messages: " in scope 'conv0'", or nothing.
 std::string in_scope() {
   const std::string& path = VariableScope::current_path();
   return path.empty() ? "" : " in scope '" + path + "'";
+}
+
+// For messages: " (called by aten::one_hot)", or nothing if the user called the operator itself.
+std::string called_by(const c10::OperatorHandle& op) {
+  const std::string caller = CalledFunctions::outermost();
+  return caller.empty() || caller == op.operator_name().name ? "" : " (called by " + caller + ")";
 }
 
 // All of the memory that `tensor` is a part of.
@@ -105,15 +59,15 @@ void copy_tensors(const c10::IValue& value, std::vector<at::Tensor>& copies) {
 }
 
 // One recording in progress. Autograd may call it from threads of its own.
-class Recorder final : public c10::DebugInfoBase {
+class Recorder final : public OperatorWatch {
  public:
   explicit Recorder(const RecordOptions& options)
       : check_undeclared_writes_(options.check_undeclared_writes),
         keep_results_(options.keep_results) {}
 
   ValueId add_external(const at::Tensor& tensor, ValueKind kind, const std::string& name);
-  void run_operator(const c10::OperatorHandle& op, c10::DispatchKeySet below,
-                    torch::jit::Stack* stack);
+  void run(const c10::OperatorHandle& op, c10::DispatchKeySet below,
+           torch::jit::Stack* stack) override;
   void add_output(const std::string& name, const at::Tensor& tensor);
   void finish(Recording& recording);
   void restore_foreign_state() const { foreign_.restore(); }
@@ -311,7 +265,8 @@ ValueId Recorder::rebuild_view(const at::Tensor& tensor, StorageId storage) {
   }
   TP_CHECK(base >= 0 && !tensor.is_conj() && !tensor.is_neg(), "record",
            "a tensor of shape [{}]{} shares memory with another of a different type, behind the "
-           "dispatcher. Use Tensor::view(dtype), or run this op with the eager executor.",
+           "dispatcher. Use Tensor::view(dtype), or run with SessionOptions{{.executor = "
+           "ExecutorKind::kEager}}.",
            fmt::join(tensor.sizes(), ", "), in_scope());
   static const auto as_strided =
       c10::Dispatcher::singleton().findSchemaOrThrow("aten::as_strided", "");
@@ -334,7 +289,7 @@ ValueId Recorder::rebuild_view(const at::Tensor& tensor, StorageId storage) {
 void Recorder::check_literal(const c10::IValue& value, const Node& node) {
   TP_CHECK(!value.isStorage(), "record",
            "{}{} takes raw memory, which a recorded program cannot tell from that of later runs. "
-           "Pass a tensor, or run this op with the eager executor.",
+           "Pass a tensor, or run with SessionOptions{{.executor = ExecutorKind::kEager}}.",
            node.op_name(), in_scope());
   if (!value.isGenerator()) return;
   const at::Generator generator = value.toGenerator();
@@ -355,6 +310,8 @@ Recorder::Pending Recorder::before(const c10::OperatorHandle& op, c10::DispatchK
   Node& node = pending.node;
   node.grad_mode = c10::GradMode::is_enabled();
   node.is_random = draws_random_numbers(op);
+  if (node.is_random && !generator_argument(op)) node.generator = DrawFrom::current();
+  node.is_collective = is_collective(op);
   node.changes_metadata = changes_metadata(op);
   node.scope = VariableScope::current_path();
   bool has_tensor = false;
@@ -404,7 +361,7 @@ Recorder::Pending Recorder::before(const c10::OperatorHandle& op, c10::DispatchK
   }
   if (has_tensor) {
     if (auto reason = reason_not_recordable(op, has_mask)) {
-      throw make_error("record", "{}{} {}.", node.op_name(), in_scope(), *reason);
+      throw make_error("record", "{}{}{} {}.", node.op_name(), called_by(op), in_scope(), *reason);
     }
   }
   return pending;
@@ -482,17 +439,17 @@ bool Recorder::is_set_to_known_memory(const c10::OperatorHandle& op,
          memory_ids_.contains(arguments[1].toStorage().unsafeGetStorageImpl());
 }
 
-void Recorder::run_operator(const c10::OperatorHandle& op, c10::DispatchKeySet below,
-                            torch::jit::Stack* stack) {
+void Recorder::run(const c10::OperatorHandle& op, c10::DispatchKeySet below,
+                   torch::jit::Stack* stack) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (is_set_to_known_memory(op, *stack)) return op.redispatchBoxed(below, stack);
+    if (is_set_to_known_memory(op, *stack)) return pass_on(op, below, stack);
   }
   Pending pending = [&] {
     std::lock_guard<std::mutex> lock(mutex_);
     return before(op, below, *stack);
   }();
-  op.redispatchBoxed(below, stack);
+  pass_on(op, below, stack);
   std::lock_guard<std::mutex> lock(mutex_);
   after(std::move(pending), *stack);
 }
@@ -513,28 +470,7 @@ void Recorder::finish(Recording& recording) {
   recording.remarks = std::move(remarks_);
 }
 
-// Thread-local debug info travels to autograd's threads with the rest of the caller's state, so
-// that each recording sees its own operators and no others.
-constexpr auto kRecorderSlot = c10::DebugInfoKind::TEST_INFO_2;
-
-void record_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                     torch::jit::Stack* stack) {
-  // What a kernel calls inside is its own business.
-  c10::impl::ExcludeDispatchKeyGuard off(kRecorderKey);
-  const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kRecorderKey);
-  auto* recorder = static_cast<Recorder*>(c10::ThreadLocalDebugInfo::get(kRecorderSlot));
-  if (recorder == nullptr) {
-    op.redispatchBoxed(below, stack);
-  } else {
-    recorder->run_operator(op, below, stack);
-  }
-}
-
 }  // namespace
-
-TORCH_LIBRARY_IMPL(_, Fake, library) {
-  library.fallback(torch::CppFunction::makeFromBoxedFunction<&record_operator>());
-}
 
 Recording record(const RecordOptions& options) {
   auto recorder = std::make_shared<Recorder>(options);
@@ -548,8 +484,8 @@ Recording record(const RecordOptions& options) {
   at::autocast::clear_cache();  // casts of weights made in an earlier call would become constants
   Recording recording;
   try {
-    c10::DebugInfoGuard slot(kRecorderSlot, recorder);
-    c10::impl::IncludeDispatchKeyGuard on(kRecorderKey);
+    const WatchScope watch(recorder);
+    const CalledFunctions functions;
     const KeptLayerOutputs kept(options.kept_layer_outputs,
                                 [&](const std::string& name, const at::Tensor& tensor) {
                                   if (options.is_output && options.is_output(name))

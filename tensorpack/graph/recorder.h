@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a function once and writes down every operator it, and autograd on its behalf, executed.
 //
-// Note [Recording below autograd]
-// The recorder is a boxed fallback on one dispatch key that sits below autograd and autocast and
-// above the backends. What it sees is what the backends run: composite operators are decomposed,
-// casts are explicit, and the backward pass appears as plain operators. Tensors are told apart by
-// storage and geometry, because autograd hands saved tensors back in new wrappers.
+// Note [Recording]
+// The recorder is a watch of operators (see Note [Watching below autograd]): what it writes down is
+// what the backends run. Tensors are told apart by storage and geometry, because autograd hands
+// saved tensors back in new wrappers.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -6,9 +6,12 @@
 
 #include <mutex>
 
+#include "tensorpack/graph/operator_watch.h"
+
 namespace tensorpack {
 
 void SavedState::save(const at::Tensor& tensor) {
+  const Unwatched unwatched;
   at::NoGradGuard no_grad;
   // On the host: a device may have no room for everything twice.
   const at::Tensor contents = tensor.detach();
@@ -26,6 +29,13 @@ void SavedState::add(const SavedState& other) {
   generators_.insert(generators_.end(), other.generators_.begin(), other.generators_.end());
 }
 
+SavedState SavedState::saved_again() const {
+  SavedState now;
+  for (const auto& [tensor, contents] : tensors_) now.save(tensor);
+  for (const auto& [generator, state] : generators_) now.save(generator);
+  return now;
+}
+
 at::Tensor SavedState::saved(const at::Tensor& tensor) const {
   for (const auto& [saved, contents] : tensors_) {
     if (saved.is_alias_of(tensor) && saved.sizes() == tensor.sizes() &&
@@ -37,6 +47,7 @@ at::Tensor SavedState::saved(const at::Tensor& tensor) const {
 }
 
 void SavedState::restore() const {
+  const Unwatched unwatched;
   at::NoGradGuard no_grad;
   for (const auto& [tensor, contents] : tensors_) at::Tensor(tensor).copy_(contents);
   for (const auto& [generator, state] : generators_) {

@@ -18,6 +18,8 @@ class SavedState {
   void save(const at::Generator& generator);
   /// Saves what `other` saved, as of then.
   void add(const SavedState& other);
+  /// What the same tensors and generators hold now.
+  SavedState saved_again() const;
   /// What the tensor held, in the memory of the host; undefined if it was not saved.
   at::Tensor saved(const at::Tensor& tensor) const;
   /// Writes everything back, in place.

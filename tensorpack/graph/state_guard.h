@@ -2,35 +2,45 @@
 // Runs that must leave no trace: building, recording, verifying.
 #pragma once
 
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "tensorpack/graph/operator_watch.h"
 #include "tensorpack/graph/saved_state.h"
+#include "tensorpack/graph/trace.h"
 #include "tensorpack/graph/variable_store.h"
 
 namespace tensorpack {
 
 class Graph;
 
-/// Remembers the variables of a graph and the states of the default generators, and puts them back
-/// when it is destroyed. A variable made meanwhile goes back to its first value.
+/// Puts back, when it is destroyed, what was changed on this thread while it lived: the variables
+/// of the graph that operators wrote, saved before the first write to each, and `generators` with
+/// libtorch's default one of the CPU. A variable made meanwhile goes back to its first value.
 class [[nodiscard]] StateGuard {
  public:
-  explicit StateGuard(Graph& graph);
+  explicit StateGuard(Graph& graph, const std::vector<at::Generator>& generators = {});
   ~StateGuard();
   StateGuard(const StateGuard&) = delete;
   StateGuard& operator=(const StateGuard&) = delete;
 
   /// Puts everything back now, and again at the end.
-  void restore() const { state_.restore(); }
-  /// What a variable will be put back to, in the memory of the host.
-  at::Tensor saved(const Variable& variable) const { return state_.saved(variable.tensor); }
+  void restore() const;
+  /// The variables that were written so far.
+  const std::vector<const Variable*>& touched() const;
+  /// What a variable will be put back to, in the memory of the host; undefined if it was not
+  /// touched.
+  at::Tensor saved(const Variable& variable) const;
+  /// Saves the variables that a run of the trace would write.
+  void save_what_is_written_by(const Trace& trace);
   /// Puts this back too: state the graph does not own.
-  void add(const SavedState& state) { state_.add(state); }
-  /// Called by the graph.
-  void on_created(const Variable& variable);
+  void add(const SavedState& state);
 
  private:
-  Graph& graph_;
-  StateGuard* outer_;
-  SavedState state_;
+  class Watch;
+  std::shared_ptr<Watch> watch_;
+  std::optional<WatchScope> scope_;
 };
 
 }  // namespace tensorpack

@@ -2,6 +2,7 @@
 // A recorded run: every operator below autograd, in order, with what it read and made.
 #pragma once
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -68,9 +69,11 @@ struct Node {
   std::vector<StorageId> writes = {};
   bool is_view = false;           // every result aliases an argument and nothing is written
   bool is_random = false;         // draws from a generator
+  bool is_collective = false;     // all towers run it, or none
   bool changes_metadata = false;  // of its first argument: t_(), resize_(), set_()
   bool grad_mode = false;         // as it was at the call: some kernels look at it
   std::string scope = {};
+  at::Generator generator = {};  // of a random operator that cannot be given one: lent its state
 
   std::string op_name() const { return name_of(op); }
 

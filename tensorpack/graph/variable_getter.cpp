@@ -3,19 +3,23 @@
 
 #include <utility>
 
+#include "tensorpack/utils/thread_frame.h"
+
 namespace tensorpack {
 namespace {
 
-thread_local VariableGetterScope* innermost = nullptr;
+struct GetterState {
+  VariableGetterScope* innermost = nullptr;
+};
+
+VariableGetterScope*& innermost() { return ThreadFrame::current().get<GetterState>().innermost; }
 
 }  // namespace
 
 VariableGetterScope::VariableGetterScope(VariableGetter getter)
-    : getter_(std::move(getter)), outer_(innermost) {
-  innermost = this;
-}
+    : getter_(std::move(getter)), outer_(std::exchange(innermost(), this)) {}
 
-VariableGetterScope::~VariableGetterScope() { innermost = outer_; }
+VariableGetterScope::~VariableGetterScope() { innermost() = outer_; }
 
 at::Tensor VariableGetterScope::get(const std::string& name, VariableOptions options,
                                     const NextGetter& last) {
@@ -26,7 +30,7 @@ at::Tensor VariableGetterScope::get(const std::string& name, VariableOptions opt
           return ask(scope->outer_, std::move(inner));
         });
       };
-  return ask(innermost, std::move(options));
+  return ask(innermost(), std::move(options));
 }
 
 }  // namespace tensorpack

@@ -8,6 +8,7 @@
 #include "tensorpack/graph/variable_getter.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/string.h"
+#include "tensorpack/utils/thread_frame.h"
 
 namespace tensorpack {
 namespace {
@@ -16,7 +17,8 @@ struct ScopeState {
   std::string path;
   Reuse reuse = Reuse::kNone;
 };
-thread_local ScopeState scope_state;
+
+ScopeState& scope_state() { return ThreadFrame::current().get<ScopeState>(); }
 
 // Names of replicas start with "tower<i>/", so the word must not occur in names users choose.
 void check_name(const char* where, const std::string& name) {
@@ -30,10 +32,15 @@ void check_name(const char* where, const std::string& name) {
 at::Tensor find_or_create(CallScope& call, const std::string& path, at::IntArrayRef shape,
                           const VariableOptions& options) {
   const Reuse reuse = VariableScope::current_reuse();
+  TP_CHECK(
+      options.role != VariableRole::kLocal || !call.options().is_prediction, "get_variable",
+      "'{}' is a local variable, which no checkpoint has, and the model uses it to predict: it "
+      "would predict with its first value. Create it with VariableRole::kModel.",
+      path);
   Graph& graph = call.graph();
-  const std::string full_name = call.options().variable_prefix + path;
+  const std::string& prefix = call.options().variable_prefix;
   const c10::Device device = options.device.value_or(call.options().device);
-  Variable* variable = graph.variables().find(full_name);
+  Variable* variable = graph.variables().find(prefix + path);
   if (variable == nullptr) {
     TP_CHECK(reuse != Reuse::kReuse, "get_variable",
              "'{}' does not exist and its scope has Reuse::kReuse. Use Reuse::kAuto, or create it "
@@ -45,7 +52,7 @@ at::Tensor find_or_create(CallScope& call, const std::string& path, at::IntArray
              "tower must create the same variables: do not let names depend on the tower or on "
              "the mode. {}",
              path, did_you_mean(path, graph.variables().names()));
-    variable = &graph.create_variable(full_name, shape, options, device);
+    variable = &graph.create_variable(path, shape, options, device, prefix);
   }
   TP_CHECK(variable->tensor.sizes() == shape, "get_variable",
            "'{}' was created with shape [{}] and is now asked for with shape [{}]. Use the same "
@@ -60,38 +67,31 @@ at::Tensor find_or_create(CallScope& call, const std::string& path, at::IntArray
 }  // namespace
 
 VariableScope::VariableScope(const std::string& name, Reuse reuse)
-    : outer_length_(scope_state.path.size()), outer_reuse_(scope_state.reuse) {
+    : outer_length_(scope_state().path.size()), outer_reuse_(scope_state().reuse) {
   check_name("VariableScope", name);
-  if (!scope_state.path.empty()) scope_state.path += '/';
-  scope_state.path += name;
-  if (reuse != Reuse::kInherit) scope_state.reuse = reuse;
+  if (!scope_state().path.empty()) scope_state().path += '/';
+  scope_state().path += name;
+  if (reuse != Reuse::kInherit) scope_state().reuse = reuse;
 }
 
 VariableScope::~VariableScope() {
-  scope_state.path.resize(outer_length_);
-  scope_state.reuse = outer_reuse_;
+  scope_state().path.resize(outer_length_);
+  scope_state().reuse = outer_reuse_;
 }
 
-const std::string& VariableScope::current_path() { return scope_state.path; }
+const std::string& VariableScope::current_path() { return scope_state().path; }
 
-Reuse VariableScope::current_reuse() { return scope_state.reuse; }
+Reuse VariableScope::current_reuse() { return scope_state().reuse; }
 
 std::string VariableScope::path_of(const std::string& name) {
-  return scope_state.path.empty() ? name : scope_state.path + "/" + name;
+  return scope_state().path.empty() ? name : scope_state().path + "/" + name;
 }
 
 at::Tensor get_variable(const std::string& name, at::IntArrayRef shape, VariableOptions options) {
   CallScope& call = CallScope::current_or_throw("get_variable");
   check_name("get_variable", name);
   const std::string path = VariableScope::path_of(name);
-  const Reuse reuse = VariableScope::current_reuse();
-  const bool second_use = !call.used_variables_.insert(path).second;
-  TP_CHECK(
-      !second_use || reuse != Reuse::kNone, "get_variable",
-      "'{}' is already used in this tower call. Rename the layer, or open VariableScope(\"{}\", "
-      "Reuse::kAuto) to share the weights.",
-      path, path.find('/') == std::string::npos ? "..." : path.substr(0, path.find('/')));
-
+  call.use_variable(path);
   return VariableGetterScope::get(path, std::move(options), [&](const VariableOptions& with) {
     return find_or_create(call, path, shape, with);
   });
@@ -105,14 +105,15 @@ at::Tensor get_scalar_variable(const std::string& name, double first_value, c10:
   CallScope& call = CallScope::current_or_throw("get_scalar_variable");
   check_name("get_scalar_variable", name);
   Graph& graph = call.graph();
-  Variable* variable = graph.variables().find(name);
+  const std::string& prefix = call.options().variable_prefix;
+  Variable* variable = graph.variables().find(prefix + name);
   if (variable == nullptr) {
     variable = &graph.create_variable(
         name, {},
         {.init = init::constant(first_value), .role = VariableRole::kGlobal, .dtype = dtype},
-        call.options().device);
+        call.options().device, prefix);
   }
-  return variable->tensor.to(call.options().device);
+  return variable->tensor;
 }
 
 }  // namespace tensorpack

@@ -66,7 +66,8 @@ at::Tensor get_variable(const std::string& name, at::IntArrayRef shape,
 at::Tensor get_variable(const std::string& name, at::IntArrayRef shape, Initializer init);
 
 /// A 0-d variable that is not trained by gradients, such as a learning rate. Always in the root
-/// scope; shared by all who ask for it.
+/// scope, shared by all who ask for it in towers with the same variables, and on the device of who
+/// asked first: never a copy, for what counts steps is written.
 at::Tensor get_scalar_variable(const std::string& name, double first_value,
                                c10::ScalarType dtype = c10::kFloat);
 

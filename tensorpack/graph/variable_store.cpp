@@ -4,9 +4,9 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
-#include <regex>
-
+#include "tensorpack/graph/tensor_key.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/regex.h"
 #include "tensorpack/utils/string.h"
 
 namespace tensorpack {
@@ -16,14 +16,31 @@ void Variable::assign(const at::Tensor& value) const {
            "variable '{}' has shape [{}], the new value [{}]. Reshape the value first.", name,
            fmt::join(tensor.sizes(), ", "), fmt::join(value.sizes(), ", "));
   at::NoGradGuard no_grad;
-  at::Tensor(tensor).copy_(value);
+  tensor.copy_(value);
+  for (const Variable* replica : replicas) replica->tensor.copy_(value);
 }
 
 Variable& VariableStore::add(Variable variable) {
   TP_ASSERT(find(variable.name) == nullptr);
   Variable& stored = variables_.emplace_back(std::move(variable));
   by_name_.emplace(stored.name, &stored);
+  by_memory_.emplace(memory_of(stored.tensor), &stored);
+  if (stored.is_replica()) {
+    if (Variable* original = find(stored.tower_free_name())) original->replicas.push_back(&stored);
+  }
   return stored;
+}
+
+void VariableStore::move_to(const Variable& variable, const at::Tensor& memory) {
+  by_memory_.erase(memory_of(variable.tensor));
+  variable.tensor.set_data(memory);
+  by_memory_.emplace(memory_of(variable.tensor), &variable);
+}
+
+const Variable* VariableStore::owner_of(const at::Tensor& tensor) const {
+  if (!tensor.defined()) return nullptr;
+  const auto found = by_memory_.find(memory_of(tensor));
+  return found == by_memory_.end() ? nullptr : found->second;
 }
 
 Variable* VariableStore::find(std::string_view name) {
@@ -42,13 +59,13 @@ Variable& VariableStore::at(std::string_view name) {
   return *found;
 }
 
-std::vector<Variable*> VariableStore::trainable() { return trainable(""); }
-
-std::vector<Variable*> VariableStore::trainable(const std::string& regex) {
-  const std::regex pattern(regex);
+std::vector<Variable*> VariableStore::trainable(const std::string& regex,
+                                                const std::string& tower_prefix) {
+  const std::regex pattern = compile_regex("variables", regex);
   std::vector<Variable*> found;
   for (Variable& variable : variables_) {
-    if (variable.is_trainable() && std::regex_search(variable.name, pattern)) {
+    if (variable.is_trainable() && variable.tower_prefix == tower_prefix &&
+        std::regex_search(variable.tower_free_name(), pattern)) {
       found.push_back(&variable);
     }
   }
@@ -56,7 +73,7 @@ std::vector<Variable*> VariableStore::trainable(const std::string& regex) {
 }
 
 std::vector<std::pair<std::string, at::Tensor>> VariableStore::items(const std::string& regex) {
-  const std::regex pattern(regex);
+  const std::regex pattern = compile_regex("variables", regex);
   std::vector<std::pair<std::string, at::Tensor>> found;
   for (const Variable& variable : variables_) {
     if (std::regex_search(variable.name, pattern)) {

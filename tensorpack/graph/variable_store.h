@@ -19,19 +19,30 @@ enum class VariableRole {
   kTrainable,  ///< changed by gradients; saved
   kModel,      ///< needed at inference but not trained by gradients (moving averages); saved
   kGlobal,     ///< training state: optimizer slots, learning rate, step counter; saved
-  kLocal,      ///< statistics and replicas; never saved
+  kLocal,      ///< statistics; never saved
 };
 
 /// A named tensor that lives as long as its graph. It is written in place, never replaced, because
 /// recorded programs refer to its memory.
 struct Variable {
   std::string name = {};
-  at::Tensor tensor = {};
+  const at::Tensor tensor = {};
   VariableRole role = VariableRole::kTrainable;
+  /// What the name begins with if this is a tower's own copy of a variable: "tower1/".
+  std::string tower_prefix = {};
+  /// The copies that other towers have of this one.
+  std::vector<Variable*> replicas = {};
+  /// Whose it is, if it belongs to one optimizer alone.
+  const void* owner = nullptr;
 
+  /// The name that the copies of all towers have in common.
+  std::string tower_free_name() const { return name.substr(tower_prefix.size()); }
+  /// Whether another tower's variable is the one that counts.
+  bool is_replica() const { return !tower_prefix.empty(); }
   bool is_trainable() const { return role == VariableRole::kTrainable; }
-  bool is_saved() const { return role != VariableRole::kLocal; }
-  /// Copies `value` into the variable; throws an Error if shapes differ.
+  /// Replicas are trained like the variable they copy, but not saved.
+  bool is_saved() const { return role != VariableRole::kLocal && !is_replica(); }
+  /// Copies `value` into the variable and into its replicas; throws an Error if shapes differ.
   void assign(const at::Tensor& value) const;
 };
 
@@ -42,26 +53,34 @@ class VariableStore {
   VariableStore(const VariableStore&) = delete;
   VariableStore& operator=(const VariableStore&) = delete;
 
-  Variable& add(Variable variable);
   /// nullptr when there is none.
   Variable* find(std::string_view name);
   const Variable* find(std::string_view name) const;
+  /// The variable whose memory the tensor is in, or nullptr.
+  const Variable* owner_of(const at::Tensor& tensor) const;
   /// Throws an Error with the nearest known names when there is none.
   Variable& at(std::string_view name);
 
   std::deque<Variable>& all() { return variables_; }
   const std::deque<Variable>& all() const { return variables_; }
-  std::vector<Variable*> trainable();
-  /// Trainable variables whose name contains a match of the regular expression.
-  std::vector<Variable*> trainable(const std::string& regex);
+  /// Trainable variables of one tower (by default those that are no replicas) whose tower-free name
+  /// contains a match of the regular expression.
+  std::vector<Variable*> trainable(const std::string& regex = "",
+                                   const std::string& tower_prefix = "");
   /// Every (name, tensor) whose name contains a match of the regular expression.
   std::vector<std::pair<std::string, at::Tensor>> items(const std::string& regex = "");
   std::vector<std::string> names() const;
   size_t size() const { return variables_.size(); }
 
  private:
+  friend class Graph;  // which knows whether it is final
+  Variable& add(Variable variable);
+  // Lays the memory of a variable out anew, before programs refer to it.
+  void move_to(const Variable& variable, const at::Tensor& memory);
+
   std::deque<Variable> variables_;
   std::unordered_map<std::string_view, Variable*> by_name_;  // keys point into variables_
+  std::unordered_map<const void*, const Variable*> by_memory_;
 };
 
 }  // namespace tensorpack

@@ -7,21 +7,51 @@
 
 namespace tensorpack {
 
-std::vector<at::Tensor> EagerExecutor::run(const Op& op, const std::vector<at::Tensor>& inputs,
-                                           const std::vector<std::string>& fetches) {
-  const NamedTensors outputs = op.run_body(inputs, fetches);
-  std::vector<at::Tensor> values;
-  at::NoGradGuard no_grad;
-  for (const std::string& name : fetches) {
-    auto found = outputs.find(name);
-    TP_CHECK(
-        found != outputs.end(), "run '" + op.name() + "'",
-        "the tensor '{}' was named when the op was built but not in this run. Name it in every "
-        "call.",
-        name);
-    values.push_back(found->second.detach().clone());
+class EagerExecutor::Call final : public PreparedOp {
+ public:
+  Call(Op op, std::vector<std::string> fetches, Precision precision)
+      : op_(std::move(op)), fetches_(std::move(fetches)), precision_(precision) {}
+
+  bool is_of(const Op& op, const std::vector<std::string>& fetches) const {
+    return op_ == op && fetches_ == fetches;
   }
-  return values;
+
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) override {
+    const TowerPrecision precision(precision_);
+    // A batch may be the user's own data, and the function may write to it.
+    std::vector<at::Tensor> own;
+    for (const at::Tensor& input : inputs) own.push_back(input.clone());
+    const NamedTensors outputs = op_.run_body(own, fetches_);
+    std::vector<at::Tensor> values;
+    at::NoGradGuard no_grad;
+    for (const std::string& name : fetches_) {
+      auto found = outputs.find(name);
+      TP_CHECK(
+          found != outputs.end(), "run '" + op_.name() + "'",
+          "the tensor '{}' was named when the op was built but not in this run. Name it in every "
+          "call.",
+          name);
+      values.push_back(found->second.detach().clone());
+    }
+    return values;
+  }
+
+ private:
+  Op op_;
+  std::vector<std::string> fetches_;
+  Precision precision_;
+};
+
+EagerExecutor::EagerExecutor(ExecutorOptions options) : options_(options) {}
+
+EagerExecutor::~EagerExecutor() = default;
+
+PreparedOp& EagerExecutor::prepare(const Op& op, const std::vector<at::Tensor>&,
+                                   const std::vector<std::string>& fetches) {
+  for (const std::unique_ptr<Call>& call : calls_) {
+    if (call->is_of(op, fetches)) return *call;
+  }
+  return *calls_.emplace_back(std::make_unique<Call>(op, fetches, options_.precision));
 }
 
 }  // namespace tensorpack

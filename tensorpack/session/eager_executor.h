@@ -1,15 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <deque>
+
 #include "tensorpack/session/executor.h"
 
 namespace tensorpack {
 
-/// Calls the op's function at every run.
+/// Calls the op's function at every run; functions of ops that run at once are called at once.
 class EagerExecutor final : public Executor {
  public:
-  std::vector<at::Tensor> run(const Op& op, const std::vector<at::Tensor>& inputs,
-                              const std::vector<std::string>& fetches) override;
+  explicit EagerExecutor(ExecutorOptions options);
+  ~EagerExecutor() override;
+
+  PreparedOp& prepare(const Op& op, const std::vector<at::Tensor>& inputs,
+                      const std::vector<std::string>& fetches) override;
+
+ private:
+  class Call;
+
+  ExecutorOptions options_;
+  std::deque<std::unique_ptr<Call>> calls_;
 };
 
 }  // namespace tensorpack

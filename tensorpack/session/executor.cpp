@@ -2,23 +2,25 @@
 #include "tensorpack/session/executor.h"
 
 #include "tensorpack/session/eager_executor.h"
-#include "tensorpack/session/replay_executor.h"
+#include "tensorpack/session/lowering.h"
+#include "tensorpack/session/program_executor.h"
+#include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 
 std::unique_ptr<Executor> make_executor(ExecutorKind kind, Graph& graph,
                                         const ExecutorOptions& options) {
-  if (kind == ExecutorKind::kDefault) {
-    kind = graph.options().device.is_cuda() ? ExecutorKind::kCudaGraph : ExecutorKind::kReplay;
-  }
-  switch (kind) {
-    case ExecutorKind::kEager:
-      return std::make_unique<EagerExecutor>();
-    case ExecutorKind::kCudaGraph:
-      return make_cuda_graph_executor(graph, options);
-    default:
-      return std::make_unique<ReplayExecutor>(graph, options);
-  }
+  if (kind == ExecutorKind::kEager) return std::make_unique<EagerExecutor>(options);
+  const c10::Device device = graph.options().device;
+  const bool captures =
+      kind == ExecutorKind::kCudaGraph || (kind == ExecutorKind::kDefault && device.is_cuda());
+  std::unique_ptr<Lowering> lowering =
+      captures ? make_cuda_lowering(options.fusion) : std::make_unique<Lowering>();
+  TP_CHECK(!captures || device.is_cuda(), "session",
+           "ExecutorKind::kCudaGraph was asked for on the {}. Use ExecutorKind::kDefault, or put "
+           "the graph on CUDA: GraphOptions{{.device = torch::kCUDA}}.",
+           device.str());
+  return std::make_unique<ProgramExecutor>(graph, options, std::move(lowering));
 }
 
 }  // namespace tensorpack

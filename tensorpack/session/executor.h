@@ -4,11 +4,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "tensorpack/graph/graph.h"
+#include "tensorpack/session/fusion_options.h"
+#include "tensorpack/tower/precision.h"
 
 namespace tensorpack {
 
@@ -19,26 +22,46 @@ enum class ExecutorKind {
   kEager,      ///< calls the op's function every time: for debugging and dynamic control flow
 };
 
-/// Runs ops of one graph, on one thread at a time.
+/// A program op that is ready for one shape of inputs and one set of fetches. Always run by the
+/// same thread, or by one at a time; different ones run at once.
+class PreparedOp {
+ public:
+  virtual ~PreparedOp() = default;
+
+  /// Evaluates the op on inputs like those it was prepared for, and returns what it was prepared to
+  /// fetch, as tensors of the caller's own.
+  virtual std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) = 0;
+};
+
+/// Makes ops of one graph ready. Preparing is for one thread at a time, and goes on while prepared
+/// ops of other sessions run.
 class Executor {
  public:
   virtual ~Executor() = default;
 
-  /// Evaluates a program op on inputs that fit its signature, and returns the outputs named by
-  /// `fetches` as tensors of the caller's own.
-  virtual std::vector<at::Tensor> run(const Op& op, const std::vector<at::Tensor>& inputs,
-                                      const std::vector<std::string>& fetches) = 0;
+  /// Finds or makes what runs `op` on inputs like these, which fit its signature. Valid until many
+  /// other shapes of inputs of the same op were prepared.
+  virtual PreparedOp& prepare(const Op& op, const std::vector<at::Tensor>& inputs,
+                              const std::vector<std::string>& fetches) = 0;
+
+  /// Prepares the op and runs it, on this thread.
+  std::vector<at::Tensor> run(const Op& op, const std::vector<at::Tensor>& inputs,
+                              const std::vector<std::string>& fetches) {
+    return prepare(op, inputs, fetches).run(inputs);
+  }
 };
 
 struct ExecutorOptions {
-  /// Compare the first replay of every program with an eager run on other data.
+  /// What tower functions compute in.
+  Precision precision = Precision::kFloat32;
+  /// Compare every new program with an eager run on other data.
   bool verify = true;
+  /// Compare it again before these runs of it, counted from 1, on the batch of the run; 0 for none.
+  std::array<int64_t, 3> verify_again = {10, 100, 1000};
+  FusionOptions fusion = {};  ///< for ExecutorKind::kCudaGraph
 };
 
 std::unique_ptr<Executor> make_executor(ExecutorKind kind, Graph& graph,
                                         const ExecutorOptions& options);
-
-/// Defined in cuda/ when the library is built with CUDA; throws an Error otherwise.
-std::unique_ptr<Executor> make_cuda_graph_executor(Graph& graph, const ExecutorOptions& options);
 
 }  // namespace tensorpack

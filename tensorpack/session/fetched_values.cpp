@@ -6,18 +6,17 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include <algorithm>
+#include <set>
 
-#include "tensorpack/graph/torch_compat.h"
+#include "tensorpack/utils/torch_compat.h"
 
 namespace tensorpack {
 
-FetchedValues::FetchedValues(std::vector<at::Tensor> values,
-                             std::shared_ptr<const c10::Event> arrival)
-    : values_(std::move(values)), arrival_(std::move(arrival)) {}
+FetchedValues::FetchedValues(std::vector<at::Tensor> values, Arrivals arrivals)
+    : values_(std::move(values)), arrivals_(std::move(arrivals)) {}
 
 const std::vector<at::Tensor>& FetchedValues::get() const {
-  if (arrival_) wait_for(*arrival_);
+  for (const auto& arrival : arrivals_) wait_for(*arrival);
   return values_;
 }
 
@@ -25,29 +24,39 @@ FetchedValues FetchedValues::slice(size_t begin, size_t end) const {
   const auto first = values_.begin();
   return FetchedValues(
       {first + static_cast<std::ptrdiff_t>(begin), first + static_cast<std::ptrdiff_t>(end)},
-      arrival_);
+      arrivals_);
+}
+
+c10::Stream HostCopies::stream_to(c10::Device device) {
+  const auto found = streams_.find(device.index());
+  if (found != streams_.end()) return found->second;
+  const c10::impl::VirtualGuardImpl backend(device.type());
+  return streams_.emplace(device.index(), backend.getStreamFromGlobalPool(device)).first->second;
 }
 
 FetchedValues HostCopies::start(std::vector<at::Tensor> values) {
-  const auto remote = std::find_if(values.begin(), values.end(),
-                                   [](const at::Tensor& value) { return value.is_cuda(); });
-  if (remote == values.end()) return FetchedValues(std::move(values));
-  const c10::Device device = remote->device();
-  const c10::impl::VirtualGuardImpl backend(device.type());
-  if (!stream_) stream_ = backend.getStreamFromGlobalPool(device);
-
-  c10::Event computed(device.type());
-  computed.record(backend.getStream(device));
-  computed.block(*stream_);
-  const c10::StreamGuard on_copy_stream(*stream_);
-  for (at::Tensor& value : values) {
-    if (!value.is_cuda()) continue;
-    value.record_stream(*stream_);
-    value = value.to(at::kCPU, value.scalar_type(), /*non_blocking=*/true);  // pinned
+  std::set<c10::DeviceIndex> devices;
+  for (const at::Tensor& value : values) {
+    if (value.is_cuda()) devices.insert(value.device().index());
   }
-  auto arrival = std::make_shared<c10::Event>(device.type());
-  arrival->record(*stream_);
-  return FetchedValues(std::move(values), std::move(arrival));
+  FetchedValues::Arrivals arrivals;
+  for (const c10::DeviceIndex index : devices) {
+    const c10::Device device(at::kCUDA, index);
+    const c10::Stream stream = stream_to(device);
+    c10::Event computed(device.type());
+    computed.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+    computed.block(stream);
+    const c10::StreamGuard on_copy_stream(stream);
+    for (at::Tensor& value : values) {
+      if (!value.is_cuda() || value.device() != device) continue;
+      value.record_stream(stream);
+      value = value.to(at::kCPU, value.scalar_type(), /*non_blocking=*/true);  // pinned
+    }
+    auto arrival = std::make_shared<c10::Event>(device.type());
+    arrival->record(stream);
+    arrivals.push_back(std::move(arrival));
+  }
+  return FetchedValues(std::move(values), std::move(arrivals));
 }
 
 }  // namespace tensorpack

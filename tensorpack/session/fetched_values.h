@@ -10,8 +10,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Stream.h>
 
+#include <map>
 #include <memory>
-#include <optional>
 #include <vector>
 
 namespace c10 {
@@ -25,9 +25,9 @@ namespace tensorpack {
 class FetchedValues {
  public:
   FetchedValues() = default;
-  /// Values that are there, or are once `arrival` has happened.
-  explicit FetchedValues(std::vector<at::Tensor> values,
-                         std::shared_ptr<const c10::Event> arrival = nullptr);
+  using Arrivals = std::vector<std::shared_ptr<const c10::Event>>;
+  /// Values that are there, or are once all of `arrivals` have happened.
+  explicit FetchedValues(std::vector<at::Tensor> values, Arrivals arrivals = {});
 
   size_t size() const { return values_.size(); }
   bool empty() const { return values_.empty(); }
@@ -45,7 +45,7 @@ class FetchedValues {
 
  private:
   std::vector<at::Tensor> values_;
-  std::shared_ptr<const c10::Event> arrival_;
+  Arrivals arrivals_;  // one of each device
 };
 
 /// Brings values of a device to the host, in the background.
@@ -55,7 +55,9 @@ class HostCopies {
   FetchedValues start(std::vector<at::Tensor> values);
 
  private:
-  std::optional<c10::Stream> stream_;  // made for the first value that is not on the host
+  c10::Stream stream_to(c10::Device device);
+
+  std::map<c10::DeviceIndex, c10::Stream> streams_;  // made for a device's first value
 };
 
 }  // namespace tensorpack

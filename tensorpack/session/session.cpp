@@ -2,14 +2,20 @@
 #include "tensorpack/session/session.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 
+#include "tensorpack/graph/exchange.h"
+#include "tensorpack/graph/record_op.h"
 #include "tensorpack/graph/state_guard.h"
-#include "tensorpack/session/cpu_allocator.h"
-#include "tensorpack/session/verify.h"
+#include "tensorpack/utils/cpu_allocator.h"
+#include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/string.h"
+#include "tensorpack/utils/thread.h"
+#include "tensorpack/utils/thread_frame.h"
+#include "tensorpack/utils/worker_team.h"
 
 namespace tensorpack {
 namespace {
@@ -26,26 +32,6 @@ std::vector<std::string> input_names(const Op& op) {
   return names;
 }
 
-bool is_input(const Op& op, const std::string& name) {
-  const auto& inputs = op.inputs();
-  const auto& members = op.state().members;
-  return std::any_of(inputs.begin(), inputs.end(),
-                     [&](const TensorSpec& spec) { return spec.name == name; }) ||
-         std::any_of(members.begin(), members.end(),
-                     [&](const Op& member) { return is_input(member, name); });
-}
-
-// Settings of the process.
-void set_up_cuda(const SessionOptions& options) {
-  at::Context& context = at::globalContext();
-  const bool tf32 = options.precision != Precision::kFloat32;
-  context.setAllowTF32CuBLAS(tf32);
-  context.setAllowTF32CuDNN(tf32);
-  context.setBenchmarkCuDNN(!options.deterministic);
-  context.setDeterministicCuDNN(options.deterministic);
-  context.setDeterministicAlgorithms(options.deterministic, /*warn_only=*/true);
-}
-
 // libtorch's advice on its allocator comes after the figures.
 std::string describe(const c10::OutOfMemoryError& error) {
   std::string text = error.what_without_backtrace();
@@ -53,79 +39,10 @@ std::string describe(const c10::OutOfMemoryError& error) {
   return end == std::string::npos ? text : text.substr(0, end + 9);
 }
 
-}  // namespace
-
-Session::Session(Graph& graph, SessionOptions options) : graph_(graph), options_(options) {
-  TP_CHECK(options.precision != Precision::kFloat16 || graph.options().device.is_cuda(), "session",
-           "the precision is float16, which the {} cannot do. Use bfloat16.",
-           graph.options().device.str());
-  install_caching_cpu_allocator();
-  if (graph.options().device.is_cuda()) set_up_cuda(options);
-  graph.lock_layout();
-  executor_ = make_executor(options.executor, graph, {.verify = options.verify});
-}
-
-Session::~Session() = default;
-
-FetchedValues Session::run(const Op& op, const Fetches& fetches, const Feeds& feeds) {
-  TP_CHECK(static_cast<bool>(op), "run", "the op is empty. Define it first.");
-  check_feeds(op, feeds);
-  for (const std::string& fetch : fetches) check_fetch(op, fetch, "run '" + op.name() + "'");
-  std::vector<at::Tensor> values(fetches.size());
-  run_member(op, fetches, feeds, values);
-  at::NoGradGuard no_grad;
-  for (size_t i = 0; i < fetches.size(); ++i) {
-    if (values[i].defined()) continue;
-    values[i] = graph_.variables().at(fetches[i]).tensor.detach().clone();
-  }
-  return host_copies_.start(std::move(values));
-}
-
-void Session::run_member(const Op& op, const Fetches& fetches, const Feeds& feeds,
-                         std::vector<at::Tensor>& values) {
-  switch (op.state().kind) {
-    case Op::State::Kind::kHost:
-      op.state().function();
-      break;
-    case Op::State::Kind::kProgram:
-      run_program(op, fetches, feeds, values);
-      break;
-    case Op::State::Kind::kGroup:
-      for (const Op& member : op.state().members) run_member(member, fetches, feeds, values);
-      break;
-  }
-}
-
-at::Tensor Session::run(const TensorRef& tensor, const Feeds& feeds) {
-  return run(tensor.op, {tensor.name}, feeds)[0];
-}
-
-// Fills in the fetches that this op computes and that no earlier member of a group did.
-void Session::run_program(const Op& op, const Fetches& fetches, const Feeds& feeds,
-                          std::vector<at::Tensor>& values) {
-  const std::vector<at::Tensor> inputs = bind_inputs(op, feeds);
-  Fetches computed;
-  std::vector<size_t> positions;
-  for (size_t i = 0; i < fetches.size(); ++i) {
-    if (values[i].defined() || is_input(op, fetches[i]) || !op.has_output(fetches[i])) continue;
-    computed.push_back(fetches[i]);
-    positions.push_back(i);
-  }
-  std::vector<at::Tensor> results = execute(op, inputs, computed);
-  for (size_t i = 0; i < positions.size(); ++i) values[positions[i]] = std::move(results[i]);
-  for (size_t i = 0; i < fetches.size(); ++i) {
-    if (values[i].defined()) continue;
-    for (size_t k = 0; k < inputs.size(); ++k) {
-      if (op.inputs()[k].name == fetches[i]) values[i] = inputs[k];
-    }
-  }
-}
-
-std::vector<at::Tensor> Session::execute(const Op& op, const std::vector<at::Tensor>& inputs,
-                                         const Fetches& fetches) {
-  const TowerPrecision precision(options_.precision);
+template <typename Action>
+void with_advice_on_memory(const Op& op, const Action& action) {
   try {
-    return executor_->run(op, inputs, fetches);
+    action();
   } catch (const c10::OutOfMemoryError& error) {
     throw make_error("run '" + op.name() + "'",
                      "{} Use a smaller batch, a smaller model or Precision::kBFloat16.",
@@ -133,9 +50,173 @@ std::vector<at::Tensor> Session::execute(const Op& op, const std::vector<at::Ten
   }
 }
 
+// Ops that run at once share the cores, unless the user has said how many threads each takes.
+void share_cores(size_t ops) {
+  if (env("OMP_NUM_THREADS")) return;
+  set_op_threads(std::max(1, at::get_num_threads() / static_cast<int>(ops)));
+}
+
+// An exception in one of several ops that run at once says which.
+[[noreturn]] void rethrow_from(const Op& op, const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const StopTraining&) {
+    throw;
+  } catch (const InternalError& error) {
+    throw InternalError("in '" + op.name() + "': " + error.what());
+  } catch (const std::exception& error) {
+    throw make_error("run '" + op.name() + "'", "{}", tensorpack::describe(error));
+  }
+}
+
+}  // namespace
+
+// One evaluation: what was asked, and what has been found of it.
+struct Session::Run {
+  const Fetches& fetches;
+  const Feeds& feeds;
+  std::vector<at::Tensor> values;
+  std::vector<char> is_taken;  // fetches that an op of the run gives
+};
+
+// A program op of a run: what goes in, and what comes out.
+struct Session::Part {
+  Op op = {};
+  std::vector<at::Tensor> inputs = {};
+  Fetches fetches = {};                // those it computes
+  std::vector<size_t> positions = {};  // of these in the run
+  PreparedOp* prepared = nullptr;
+  std::vector<at::Tensor> results = {};
+
+  void hand_over(Run& run) {
+    for (size_t i = 0; i < positions.size(); ++i) run.values[positions[i]] = std::move(results[i]);
+  }
+};
+
+Session::Session(Graph& graph, SessionOptions options)
+    : graph_(graph), options_(std::move(options)) {
+  const bool is_cuda = graph.options().device.is_cuda();
+  TP_CHECK(options_.precision != Precision::kFloat16 || is_cuda, "session",
+           "the precision is float16, which the {} cannot do. Use bfloat16.",
+           graph.options().device.str());
+  install_caching_cpu_allocator();
+  if (is_cuda) {
+    kernel_settings_.emplace(KernelSettings{.tf32 = options_.precision != Precision::kFloat32,
+                                            .deterministic = options_.deterministic});
+  }
+  graph.lock_layout();
+  executor_ = make_executor(options_.executor, graph,
+                            {.precision = options_.precision,
+                             .verify = options_.verify,
+                             .verify_again = options_.verify_again,
+                             .fusion = options_.fusion});
+}
+
+Session::~Session() = default;
+
+FetchedValues Session::run(const Op& op, const Fetches& fetches, const Feeds& feeds) {
+  TP_CHECK(static_cast<bool>(op), "run", "the op is empty. Define it first.");
+  const std::lock_guard lock(mutex_);
+  check_feeds(op, feeds);
+  for (const std::string& fetch : fetches) check_fetch(op, fetch, "run '" + op.name() + "'");
+  Run run{fetches, feeds, std::vector<at::Tensor>(fetches.size()),
+          std::vector<char>(fetches.size(), 0)};
+  run_member(op, run);
+  at::NoGradGuard no_grad;
+  for (size_t i = 0; i < fetches.size(); ++i) {
+    if (run.values[i].defined()) continue;
+    run.values[i] = graph_.variables().at(fetches[i]).tensor.detach().clone();
+  }
+  return host_copies_.start(std::move(run.values));
+}
+
+at::Tensor Session::run(const TensorRef& tensor, const Feeds& feeds) {
+  return run(tensor.op, {tensor.name}, feeds)[0];
+}
+
+void Session::run_member(const Op& op, Run& run) {
+  switch (op.state().kind) {
+    case Op::State::Kind::kHost:
+      op.state().function();
+      break;
+    case Op::State::Kind::kProgram:
+      run_program(op, run);
+      break;
+    case Op::State::Kind::kGroup:
+      for (const Op& member : op.state().members) run_member(member, run);
+      break;
+    case Op::State::Kind::kParallel:
+      run_parallel(op, run);
+      break;
+  }
+}
+
+void Session::run_program(const Op& op, Run& run) {
+  Part part = make_part(op, run);
+  prepare(part);
+  execute(part, nullptr);
+  part.hand_over(run);
+}
+
+// All get their batches before one is prepared, and all are prepared before one runs: what fails
+// here fails before any of them waits for another.
+void Session::run_parallel(const Op& op, Run& run) {
+  std::vector<Part> parts;
+  for (const Op& member : op.state().members) parts.push_back(make_part(member, run));
+  for (Part& part : parts) prepare(part);
+  ExchangeGroup* group = op.state().exchange.get();
+  if (group != nullptr) group->start();
+  const auto failure = team_of(op).run(
+      [&](size_t i) { execute(parts[i], group == nullptr ? nullptr : &group->member(i)); },
+      [&] {
+        if (group != nullptr) group->abort();
+      });
+  if (failure) rethrow_from(parts[failure->worker].op, failure->exception);
+  for (Part& part : parts) part.hand_over(run);
+}
+
+WorkerTeam& Session::team_of(const Op& op) {
+  std::unique_ptr<WorkerTeam>& team = teams_[&op.state()];
+  const size_t size = op.state().members.size();
+  if (!team) team = std::make_unique<WorkerTeam>("tower", size, [size] { share_cores(size); });
+  return *team;
+}
+
+// Takes the fetches that this op gives and that no op before it did.
+Session::Part Session::make_part(const Op& op, Run& run) {
+  Part part{.op = op, .inputs = bind_inputs(op, run.feeds)};
+  for (size_t i = 0; i < run.fetches.size(); ++i) {
+    const std::string& name = run.fetches[i];
+    const bool is_input = op.has_input(name);
+    if (run.is_taken[i] || !(is_input || op.has_output(name))) continue;
+    run.is_taken[i] = 1;
+    if (!is_input) {
+      part.fetches.push_back(name);
+      part.positions.push_back(i);
+    }
+    for (size_t k = 0; k < part.inputs.size(); ++k) {
+      if (op.inputs()[k].name == name) run.values[i] = part.inputs[k];
+    }
+  }
+  return part;
+}
+
+void Session::prepare(Part& part) {
+  with_advice_on_memory(
+      part.op, [&] { part.prepared = &executor_->prepare(part.op, part.inputs, part.fetches); });
+}
+
+// With a frame of its own: functions that are called eagerly see nothing of their surroundings.
+void Session::execute(Part& part, Exchange* exchange) {
+  const FreshFrame frame;
+  std::optional<ExchangeScope> bound;
+  if (exchange != nullptr) bound.emplace(exchange);
+  with_advice_on_memory(part.op, [&] { part.results = part.prepared->run(part.inputs); });
+}
+
 void Session::check_feeds(const Op& op, const Feeds& feeds) const {
   for (const auto& [name, value] : feeds) {
-    TP_CHECK(is_input(op, name), "run '" + op.name() + "'", "'{}' was fed but is not an input. {}",
+    TP_CHECK(op.has_input(name), "run '" + op.name() + "'", "'{}' was fed but is not an input. {}",
              name, did_you_mean(name, input_names(op)));
   }
 }
@@ -151,8 +232,9 @@ std::vector<at::Tensor> Session::bind_inputs(const Op& op, const Feeds& feeds) c
     TP_CHECK(op.state().feeder != nullptr, "run '" + op.name() + "'",
              "only {} of {} inputs were fed and the op has no input source. Feed: {}.", fed,
              specs.size(), join(input_names(op), ", "));
-    inputs = op.state().feeder();
-    if (inputs.empty()) throw EndOfData("The input source has no more data.");
+    std::optional<std::vector<at::Tensor>> batch = op.state().feeder();
+    if (!batch) throw EndOfData("The input source has no more data.");
+    inputs = std::move(*batch);
     TP_CHECK(inputs.size() == specs.size(), "input",
              "a datapoint has {} components, the input signature has {} ({}). Make the dataflow "
              "yield one tensor per input.",
@@ -170,15 +252,17 @@ std::vector<at::Tensor> Session::bind_inputs(const Op& op, const Feeds& feeds) c
 Trace Session::trace(const Op& op) {
   TP_CHECK(op && op.state().kind == Op::State::Kind::kProgram, "trace",
            "'{}' is not a recorded function. Pass an op made by define().", op.name());
+  const std::lock_guard lock(mutex_);
   std::vector<at::Tensor> inputs;
   for (const TensorSpec& spec : op.inputs()) inputs.push_back(spec.trial_value(op.device()));
+  const FreshFrame frame;
   const TowerPrecision precision(options_.precision);
-  StateGuard guard(graph_);
+  const StateGuard guard(graph_, {op.state().generator});
   return record_op(graph_, op, inputs).recording.trace;
 }
 
 void Session::check_fetch(const Op& op, const std::string& fetch, const std::string& where) const {
-  if (op.has_output(fetch) || is_input(op, fetch)) return;
+  if (op.has_output(fetch) || op.has_input(fetch)) return;
   if (graph_.variables().find(fetch) != nullptr) return;
   std::vector<std::string> known = input_names(op);
   for (const auto& [name, spec] : op.outputs()) known.push_back(name);

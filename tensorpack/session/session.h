@@ -4,8 +4,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,8 +16,8 @@
 #include "tensorpack/graph/trace.h"
 #include "tensorpack/session/executor.h"
 #include "tensorpack/session/fetched_values.h"
+#include "tensorpack/session/kernel_settings.h"
 #include "tensorpack/tower/precision.h"
-#include "tensorpack/tower/tower_handle.h"
 
 namespace tensorpack {
 
@@ -24,17 +27,23 @@ using Fetches = std::vector<std::string>;
 
 struct SessionOptions {
   ExecutorKind executor = ExecutorKind::kDefault;
-  /// What tower functions compute in. On CUDA this sets libtorch's switches for tf32, which are of
-  /// the process.
+  /// What tower functions compute in. On CUDA this sets libtorch's switches for tf32.
   Precision precision = Precision::kFloat32;
-  /// On CUDA: kernels that give the same bits in every run, at some cost; a setting of the process.
-  /// Otherwise kernels are chosen by speed.
+  /// On CUDA: kernels that give the same bits in every run, at some cost. Otherwise kernels are
+  /// chosen by speed. Switches of the process, like those for tf32: sessions that live at the same
+  /// time must agree, and what was set before comes back.
   bool deterministic = false;
   /// Compare every new program with an eager run before it is used (see Note [Verification]).
   bool verify = true;
+  /// Compare it again before these runs of it, counted from 1: what one batch did not show, a later
+  /// one may. Each takes the time of a few steps; 0 for none. Counts if `verify` is on.
+  std::array<int64_t, 3> verify_again = {10, 100, 1000};
+  /// Which operators become fused kernels on CUDA.
+  FusionOptions fusion = {};
 };
 
-/// Runs ops. Evaluates only what is asked; does not count steps and calls no hooks.
+/// Runs ops. Evaluates only what is asked; does not count steps and calls no hooks. Several threads
+/// may call it: runs happen one after the other.
 class Session {
  public:
   explicit Session(Graph& graph, SessionOptions options = {});
@@ -62,19 +71,25 @@ class Session {
   void check_fetch(const Op& op, const std::string& fetch, const std::string& where) const;
 
  private:
-  std::vector<at::Tensor> execute(const Op& op, const std::vector<at::Tensor>& inputs,
-                                  const Fetches& fetches);
+  struct Part;
+  struct Run;
   void check_feeds(const Op& op, const Feeds& feeds) const;
   std::vector<at::Tensor> bind_inputs(const Op& op, const Feeds& feeds) const;
-  void run_member(const Op& op, const Fetches& fetches, const Feeds& feeds,
-                  std::vector<at::Tensor>& values);
-  void run_program(const Op& op, const Fetches& fetches, const Feeds& feeds,
-                   std::vector<at::Tensor>& values);
+  void run_member(const Op& op, Run& run);
+  void run_program(const Op& op, Run& run);
+  void run_parallel(const Op& op, Run& run);
+  Part make_part(const Op& op, Run& run);
+  void prepare(Part& part);
+  void execute(Part& part, class Exchange* exchange);
+  class WorkerTeam& team_of(const Op& op);
 
   Graph& graph_;
   SessionOptions options_;
+  std::optional<HoldKernelSettings> kernel_settings_;  // on CUDA
   std::unique_ptr<Executor> executor_;
+  std::map<const Op::State*, std::unique_ptr<WorkerTeam>> teams_;  // of ops that run at once
   HostCopies host_copies_;
+  std::recursive_mutex mutex_;  // recursive: a host function may run an op
 };
 
 }  // namespace tensorpack

@@ -18,23 +18,6 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Optimizer state and the like: its absence is no reason to warn who only wants the weights.
-bool is_training_only(const std::string& name) {
-  static const std::vector<std::string> suffixes = {
-      "/Momentum", "/Adam_m", "/Adam_v", "/LAMB_m", "/LAMB_v", "/RMSProp", "/RMSProp_mean",
-      "/RMSProp_momentum", "/Adagrad", "/AccumGrad", "/MovingAverage",
-      // Step counts.
-      "Adam/step", "Adagrad/step", "LAMB/step", "AccumGrad/step", "MovingAverage/step",
-      "loss_scale/good_steps",
-      // Of an optimizer with a scope.
-      "/learning_rate", "/loss_scale"};
-  for (const std::string& suffix : suffixes) {
-    if (name.ends_with(suffix)) return true;
-  }
-  return name == "global_step" || name == "learning_rate" || name == "loss_scale" ||
-         name.starts_with("EMA/");
-}
-
 bool may_cast(c10::ScalarType from, c10::ScalarType to) {
   if (c10::isFloatingType(from) && c10::isFloatingType(to)) return true;
   return c10::isIntegralType(from, false) && c10::isIntegralType(to, false) &&
@@ -64,40 +47,105 @@ at::Tensor fit(const Variable& variable, at::Tensor value, bool relaxed) {
   return value.reshape(target.sizes()).to(target.scalar_type());
 }
 
-void restore(Graph& graph, const NamedTensors& values, const RestoreOptions& options) {
-  std::vector<std::string> only_in_graph, only_in_values;
+// Names that only one side has. Of those that only training needs, who wants the weights alone need
+// not be warned.
+struct Unmatched {
+  std::vector<std::string> weights;
+  std::vector<std::string> training_only;
+
+  void add(const std::string& name, bool is_training_only) {
+    (is_training_only ? training_only : weights).push_back(name);
+  }
+  std::vector<std::string> all() const {
+    std::vector<std::string> names = weights;
+    names.insert(names.end(), training_only.begin(), training_only.end());
+    return names;
+  }
+};
+
+Unmatched missing_values(const Graph& graph, const NamedTensors& values,
+                         const RestoreOptions& options) {
+  Unmatched missing;
   for (const Variable& variable : graph.variables().all()) {
     if (!variable.is_saved() || contains(options.ignore, variable.name)) continue;
-    auto found = values.find(variable.name);
-    if (found == values.end()) {
-      if (!is_training_only(variable.name)) only_in_graph.push_back(variable.name);
+    if (!values.contains(variable.name)) {
+      missing.add(variable.name, variable.role == VariableRole::kGlobal);
+    }
+  }
+  return missing;
+}
+
+Unmatched unused_values(const Graph& graph, const NamedTensors& values,
+                        const std::set<std::string>& training_only, const RestoreOptions& options) {
+  Unmatched unused;
+  for (const auto& [name, value] : values) {
+    const bool is_known = graph.variables().find(name) != nullptr;
+    if (!is_known && !contains(options.ignore, name))
+      unused.add(name, training_only.contains(name));
+  }
+  return unused;
+}
+
+void check_complete(const Unmatched& missing, const Unmatched& unused) {
+  TP_CHECK(missing.all().empty() && unused.all().empty(), "restore",
+           "training cannot go on exactly: {} variables of the graph have no value in the "
+           "checkpoint ({}), and {} values of it have no variable ({}). Resume with the model and "
+           "the optimizer that were saved, or load what fits with SaverRestore.",
+           missing.all().size(), join(missing.all()), unused.all().size(), join(unused.all()));
+}
+
+void tell(const Unmatched& missing, const Unmatched& unused) {
+  if (!missing.weights.empty()) {
+    log::warning("{} variables of the graph are not in what is restored and keep their values: {}.",
+                 missing.weights.size(), join(missing.weights));
+  }
+  if (!unused.weights.empty()) {
+    log::warning("{} restored values belong to no variable of the graph and are not used: {}.",
+                 unused.weights.size(), join(unused.weights));
+  }
+  const size_t left_out = missing.training_only.size() + unused.training_only.size();
+  if (left_out > 0) {
+    log::info(
+        "Of what only training needs (see RestoreOptions::training_state), {} variables are as "
+        "the program made them ({}) and {} values are not used ({}).",
+        missing.training_only.size(), join(missing.training_only), unused.training_only.size(),
+        join(unused.training_only));
+  }
+}
+
+void restore(Graph& graph, const NamedTensors& values, const std::set<std::string>& training_only,
+             const RestoreOptions& options) {
+  const Unmatched missing = missing_values(graph, values, options);
+  const Unmatched unused = unused_values(graph, values, training_only, options);
+  if (options.strict) check_complete(missing, unused);
+  for (const Variable& variable : graph.variables().all()) {
+    const auto found = values.find(variable.name);
+    if (found == values.end() || !variable.is_saved() || contains(options.ignore, variable.name)) {
       continue;
     }
     const at::Tensor value = fit(variable, found->second, options.relaxed);
     if (value.defined()) variable.assign(value);
   }
-  for (const auto& [name, value] : values) {
-    const bool known = graph.variables().find(name) != nullptr;
-    if (!known && !contains(options.ignore, name) && !is_training_only(name)) {
-      only_in_values.push_back(name);
-    }
-  }
-  if (!only_in_graph.empty()) {
-    log::warning("{} variables of the graph are not in what is restored and keep their values: {}.",
-                 only_in_graph.size(), join(only_in_graph));
-  }
-  if (!only_in_values.empty()) {
-    log::warning("{} restored values belong to no variable of the graph and are not used: {}.",
-                 only_in_values.size(), join(only_in_values));
-  }
+  tell(missing, unused);
 }
 
 }  // namespace
 
+void restore_checkpoint(Graph& graph, const Checkpoint& checkpoint, const RestoreOptions& options) {
+  if (options.training_state || options.strict) {
+    return restore(graph, checkpoint.variables, checkpoint.training_only, options);
+  }
+  NamedTensors weights = checkpoint.variables;
+  for (const Variable& variable : graph.variables().all()) {
+    if (variable.role == VariableRole::kGlobal) weights.erase(variable.name);
+  }
+  restore(graph, weights, checkpoint.training_only, options);
+}
+
 DictRestore::DictRestore(NamedTensors values, RestoreOptions options)
     : values_(std::move(values)), options_(std::move(options)) {}
 
-void DictRestore::init(Graph& graph) { restore(graph, values_, options_); }
+void DictRestore::init(Graph& graph) { restore(graph, values_, {}, options_); }
 
 SaverRestore::SaverRestore(std::filesystem::path path, RestoreOptions options)
     : path_(std::move(path)), options_(std::move(options)) {}
@@ -105,11 +153,19 @@ SaverRestore::SaverRestore(std::filesystem::path path, RestoreOptions options)
 void SaverRestore::init(Graph& graph) {
   const Checkpoint checkpoint = load_checkpoint(path_);
   log::info("Restoring the checkpoint of step {} from {}.", checkpoint.global_step, path_.string());
-  restore(graph, checkpoint.variables, options_);
+  restore_checkpoint(graph, checkpoint, options_);
 }
 
 void ChainInit::init(Graph& graph) {
   for (SessionInit& init : inits_) init.init(graph);
+}
+
+std::optional<CallbackStates> ChainInit::callback_states() const {
+  std::optional<CallbackStates> states;
+  for (const SessionInit& init : inits_) {
+    if (auto later = init.callback_states()) states = std::move(later);
+  }
+  return states;
 }
 
 Owned<SessionInit> smart_init(const std::filesystem::path& path, RestoreOptions options) {

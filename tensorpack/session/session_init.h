@@ -3,6 +3,8 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,11 +14,18 @@
 
 namespace tensorpack {
 
+struct Checkpoint;
+
+/// The states of callbacks, by a key of each.
+using CallbackStates = std::map<std::string, std::string>;
+
 /// Gives variables their values after they were created, and before the graph is final.
 class SessionInit {
  public:
   virtual ~SessionInit() = default;
   virtual void init(Graph& graph) = 0;
+  /// When a training is resumed: what its callbacks saved. From init() on.
+  virtual std::optional<CallbackStates> callback_states() const { return std::nullopt; }
 };
 
 /// How to treat values that do not fit their variable.
@@ -26,10 +35,22 @@ struct RestoreOptions {
   bool relaxed = false;
   /// Names that are left as they are.
   std::vector<std::string> ignore = {};
+  /// Every variable of the graph that is saved must have a value, and every value a variable:
+  /// otherwise an Error. For going on exactly.
+  bool strict = false;
+  /// Whether a checkpoint also gives what only training needs: the step, the learning rate, the
+  /// slots of optimizers. Otherwise these stay as the program made them, and the log says so.
+  /// Resuming takes them always.
+  bool training_state = false;
 };
 
+/// Sets the variables that a checkpoint has. Names that only the graph or only the checkpoint has
+/// are listed in the log, as warnings unless only training needs them.
+void restore_checkpoint(Graph& graph, const Checkpoint& checkpoint,
+                        const RestoreOptions& options = {});
+
 /// Sets variables from tensors by name. Names that only the graph or only the dictionary has are
-/// listed in one warning each, optimizer slots and other training-only state excepted.
+/// listed in the log, as warnings unless only training needs them.
 class DictRestore final : public SessionInit {
  public:
   explicit DictRestore(NamedTensors values, RestoreOptions options = {});
@@ -40,8 +61,8 @@ class DictRestore final : public SessionInit {
   RestoreOptions options_;
 };
 
-/// Sets every saved variable, the step counter included, from a checkpoint: a file, or a directory
-/// whose latest one is meant.
+/// Sets the weights, and with RestoreOptions::training_state every saved variable, from a
+/// checkpoint: a file, or a directory whose latest one is meant.
 class SaverRestore final : public SessionInit {
  public:
   explicit SaverRestore(std::filesystem::path path, RestoreOptions options = {});
@@ -57,6 +78,7 @@ class ChainInit final : public SessionInit {
  public:
   explicit ChainInit(OwnedList<SessionInit> inits) : inits_(std::move(inits)) {}
   void init(Graph& graph) override;
+  std::optional<CallbackStates> callback_states() const override;
 
  private:
   OwnedList<SessionInit> inits_;

@@ -1,33 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recording an op, and the check that its program means the same as its function.
+// The check that a program means the same as the function it was recorded from.
 //
 // Note [Verification]
 // A recorded program repeats what the function did on one batch. Whatever the function decided on
 // the host - a value read through a pointer, a counter in a member variable, a kernel that the
 // dispatcher never saw - is frozen into it without a sign. So after recording, the function and the
-// program run once more from the same state on another batch; variables and outputs must agree.
+// program run once more from the same state on another batch; what they wrote and gave must agree.
+// What one batch does not show another may: programs are compared again at a few later steps, on
+// the batch of the step. The program is the one that will run: lowered for the same fetches, by the
+// same lowering, and run until it is settled, captured if it will be captured (see Note [One
+// lowering]). Exchanges with other towers are not bound meanwhile: a tower is verified alone.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "tensorpack/graph/graph.h"
-#include "tensorpack/graph/recorder.h"
 #include "tensorpack/graph/state_guard.h"
+#include "tensorpack/graph/trace.h"
+#include "tensorpack/session/lowering.h"
 
 namespace tensorpack {
 
-struct RecordedOp {
-  std::vector<at::Tensor> inputs = {};  // what it was recorded on
-  Recording recording = {};
+/// A program as it will run.
+struct LoweredOp {
+  const Op& op;
+  const Trace& recorded;
+  const Trace& optimized;
+  const std::vector<std::string>& fetches;
+  const Lowering& lowering;
+  /// Whether to compare what is not fetched too, operator by operator: once for each recording.
+  bool compares_all_outputs = false;
 };
 
-/// Runs the op's function once on the inputs, which are left as they were, and records it.
-RecordedOp record_op(Graph& graph, const Op& op, const std::vector<at::Tensor>& inputs,
-                     bool keep_results = false);
+/// Another batch with valid contents, on the host: the rows in another order, numbers a little
+/// smaller.
+std::vector<at::Tensor> another_batch(const std::vector<at::Tensor>& inputs);
 
-/// Compares function and program on a batch made from `inputs`. Throws an Error that names the
-/// first node that differs. Runs from the state `guard` restores.
-void verify(Graph& graph, const Op& op, const RecordedOp& recorded,
-            const std::vector<at::Tensor>& inputs, const StateGuard& guard);
+/// Compares function and program on a batch. Throws an Error that names the first node that
+/// differs. Runs from the state `guard` restores.
+void verify(Graph& graph, const LoweredOp& program, const std::vector<at::Tensor>& batch,
+            StateGuard& guard);
 
 }  // namespace tensorpack

@@ -3,20 +3,25 @@
 
 #include <utility>
 
-#include "tensorpack/graph/torch_compat.h"
+#include "tensorpack/utils/thread_frame.h"
+#include "tensorpack/utils/torch_compat.h"
 
 namespace tensorpack {
 namespace {
 
-thread_local Precision tower_precision = Precision::kFloat32;
-thread_local Precision cast_precision = Precision::kFloat32;  // what autocast is set to
+struct PrecisionState {
+  Precision of_towers = Precision::kFloat32;
+  Precision of_casts = Precision::kFloat32;  // what autocast is set to
+};
+
+PrecisionState& state() { return ThreadFrame::current().get<PrecisionState>(); }
 
 bool casts(Precision precision) {
   return precision == Precision::kBFloat16 || precision == Precision::kFloat16;
 }
 
 void set_casts(Precision precision) {
-  cast_precision = precision;
+  state().of_casts = precision;
   const auto dtype = precision == Precision::kFloat16 ? at::kHalf : at::kBFloat16;
   set_autocast(at::kCPU, casts(precision), at::kBFloat16);
   set_autocast(at::kCUDA, casts(precision), dtype);
@@ -38,7 +43,7 @@ std::string to_string(Precision precision) {
   return "";
 }
 
-MixedPrecision::MixedPrecision(Precision precision) : before_(cast_precision) {
+MixedPrecision::MixedPrecision(Precision precision) : before_(state().of_casts) {
   set_casts(precision);
 }
 
@@ -49,10 +54,10 @@ MixedPrecision::~MixedPrecision() {
 }
 
 TowerPrecision::TowerPrecision(Precision precision)
-    : before_(std::exchange(tower_precision, precision)) {}
+    : before_(std::exchange(state().of_towers, precision)) {}
 
-TowerPrecision::~TowerPrecision() { tower_precision = before_; }
+TowerPrecision::~TowerPrecision() { state().of_towers = before_; }
 
-Precision TowerPrecision::current() { return tower_precision; }
+Precision TowerPrecision::current() { return state().of_towers; }
 
 }  // namespace tensorpack

@@ -2,11 +2,16 @@
 #include "tensorpack/tower/tower_context.h"
 
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/thread_frame.h"
 
 namespace tensorpack {
 namespace {
 
-thread_local TowerContext* current_context = nullptr;
+struct TowerState {
+  TowerContext* context = nullptr;
+};
+
+TowerContext*& current_context() { return ThreadFrame::current().get<TowerState>().context; }
 
 }  // namespace
 
@@ -14,7 +19,9 @@ TowerContext::TowerContext(Graph& graph, TowerOptions options)
     : options_(std::move(options)),
       call_(graph, {.device = options_.device.value_or(graph.options().device),
                     .may_create_trainable = !options_.shares_variables,
-                    .variable_prefix = options_.variable_prefix}) {
+                    .variable_prefix = options_.variable_prefix,
+                    .is_prediction = !options_.is_training,
+                    .exchanges = options_.exchanges}) {
   TP_CHECK(options_.index >= 0 && options_.index < options_.total, "TowerContext",
            "tower index {} is not below the number of towers, {}. Pass .index in [0, .total).",
            options_.index, options_.total);
@@ -23,19 +30,19 @@ TowerContext::TowerContext(Graph& graph, TowerOptions options)
       "a tower is opened inside the variable scope '{}'. Open it outside every scope: names of "
       "variables must not depend on who calls the model.",
       VariableScope::current_path());
-  current_context = this;
+  current_context() = this;
 }
 
-TowerContext::~TowerContext() { current_context = nullptr; }
+TowerContext::~TowerContext() { current_context() = nullptr; }
 
-TowerContext* TowerContext::current() { return current_context; }
+TowerContext* TowerContext::current() { return current_context(); }
 
 TowerContext& get_current_tower_context() {
-  TP_CHECK(current_context != nullptr, "get_current_tower_context",
+  TP_CHECK(current_context() != nullptr, "get_current_tower_context",
            "no tower function is being called on this thread. Open a TowerContext first.");
-  return *current_context;
+  return *current_context();
 }
 
-bool is_training() { return current_context != nullptr && current_context->is_training(); }
+bool is_training() { return current_context() != nullptr && current_context()->is_training(); }
 
 }  // namespace tensorpack

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/graph.h"
@@ -20,6 +21,8 @@ struct TowerOptions {
   std::string variable_prefix = {};
   /// True for towers that use the variables of an earlier one and may not add trainable ones.
   bool shares_variables = false;
+  /// Whether gradients are averaged with other towers or processes (see graph/exchange.h).
+  bool exchanges = false;
 };
 
 /// Opened around every call of a tower function, on the calling thread; ended by its destructor.
@@ -45,9 +48,19 @@ class [[nodiscard]] TowerContext {
   Graph& graph() { return call_.graph(); }
   CallScope& call() { return call_; }
 
+  /// A tensor that this tower named; throws an Error with the nearest names when there is none.
+  const at::Tensor& tensor(const std::string& name) const { return call_.tensor(name); }
+  /// What the tower function returned; empty before.
+  const std::vector<at::Tensor>& outputs() const { return outputs_; }
+  void set_outputs(std::vector<at::Tensor> outputs) { outputs_ = std::move(outputs); }
+  /// The trainable variables of this tower whose names contain a match of the regular expression;
+  /// throws an Error when there is none.
+  std::vector<Variable*> trainable(const std::string& regex = "") { return call_.trainable(regex); }
+
  private:
   TowerOptions options_;
   CallScope call_;
+  std::vector<at::Tensor> outputs_;
 };
 
 /// As TowerContext::current(), but throws an Error when no tower is being called.

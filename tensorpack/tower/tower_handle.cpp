@@ -28,16 +28,13 @@ TowerHandle::TowerHandle(Graph& graph, std::string name, bool is_training, Op op
       variable_prefix_(std::move(variable_prefix)) {}
 
 TensorRef TowerHandle::get_tensor(const std::string& name) const {
-  const auto& inputs = op_.inputs();
-  const bool is_input = std::any_of(inputs.begin(), inputs.end(),
-                                    [&](const TensorSpec& spec) { return spec.name == name; });
-  if (is_input || op_.has_output(name)) return {op_, name};
+  if (op_.find_tensor(name)) return {op_, name};
   if (graph_->variables().find(variable_prefix_ + name) != nullptr) {
     return {op_, variable_prefix_ + name};
   }
   std::vector<std::string> known;
   for (const auto& [output, spec] : op_.outputs()) known.push_back(output);
-  for (const TensorSpec& spec : inputs) known.push_back(spec.name);
+  for (const TensorSpec& spec : op_.inputs()) known.push_back(spec.name);
   throw make_error("tower '" + name_ + "'", "no tensor, input or variable named '{}'. {}", name,
                    did_you_mean(name, known));
 }

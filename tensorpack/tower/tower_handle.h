@@ -10,12 +10,6 @@
 
 namespace tensorpack {
 
-/// A tensor that a session can fetch: `op` computes it under `name`.
-struct TensorRef {
-  Op op = {};
-  std::string name = {};
-};
-
 /// One call of a tower function. Names never carry the tower's own name.
 class TowerHandle {
  public:

@@ -21,7 +21,7 @@ Probe refused(std::string name, std::function<Tensors(Tensors)> function, std::s
 const std::vector<Probe> kRefusals = {
     refused(
         "Item", [](Tensors in) { return Tensors{in[0] * in[0].sum().item<float>()}; },
-        "aten::_local_scalar_dense brings a tensor's value to the host"),
+        "aten::_local_scalar_dense (called by aten::item) brings a tensor's value to the host"),
     refused(
         "Branch",
         [](Tensors in) {
@@ -49,6 +49,10 @@ const std::vector<Probe> kRefusals = {
         [](Tensors in) { return Tensors{std::get<0>(at::_unique2(in[0].detach().round())).sum()}; },
         kDynamicShape),
     refused(
+        "UniqueOfOld",
+        [](Tensors in) { return Tensors{std::get<0>(at::_unique(in[0].detach().round())).sum()}; },
+        kDynamicShape),
+    refused(
         "Equal", [](Tensors in) { return Tensors{in[0] * (at::equal(in[0], in[0]) ? 1 : 2)}; },
         "aten::equal"),
     refused(
@@ -70,7 +74,7 @@ const std::vector<Probe> kRefusals = {
         kDynamicShape),
     refused(
         "OneHot", [](Tensors in) { return Tensors{at::one_hot(in[0].detach().argmax(1), 5)}; },
-        kHostRead),
+        "(called by aten::one_hot) brings a tensor's value to the host"),
     refused(
         "ProdBackward", [](Tensors in) { return gradients(in[0].prod(), in); }, ""),
     refused(

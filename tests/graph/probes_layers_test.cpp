@@ -4,7 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/types.h>
 
-#include "tensorpack/graph/torch_compat.h"
+#include "tensorpack/utils/torch_compat.h"
 #include "tests/graph/probe.h"
 
 namespace tensorpack {

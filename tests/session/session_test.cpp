@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "tensorpack/graph/dump.h"
+#include "tensorpack/tower/tower_handle.h"
 #include "tests/session/models.h"
 #include "tests/support/throws.h"
 
@@ -94,9 +95,9 @@ TEST_P(SessionTest, InputsComeFromTheSourceUnlessFed) {
       .body = [](const Tensors& in) -> NamedTensors {
         return {{"sum", (in[0] + in[1]).sum()}};
       },
-      .feeder = [&]() -> Tensors {
-        if (++given == 3) return {};
-        return {at::ones({2}), at::ones({2})};
+      .feeder = [&]() -> std::optional<Tensors> {
+        if (++given == 3) return std::nullopt;
+        return Tensors{at::ones({2}), at::ones({2})};
       },
   });
   Session session(graph, options());

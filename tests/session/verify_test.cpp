@@ -165,5 +165,41 @@ TEST(VerifyTest, RandomAndCapturedStateDoNotTriggerIt) {
             "");
 }
 
+TEST(VerifyTest, AVariableWrittenThroughAPointerIsFound) {
+  Graph graph;
+  const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
+    const at::Tensor w = get_variable("W", {3}, init::ones());
+    w.data_ptr<float>()[0] += 1;
+    return {{"y", x.exp()}};
+  });
+  Session session(graph);
+  EXPECT_ERROR(session.run(op, {}, {{"x", batch_of(4)}}),
+               "disagree on the variable 'W' for another batch; first at a write to it that no "
+               "operator made");
+}
+
+// A branch that the first batches do not take.
+Op define_rare_branch(Graph& graph) {
+  return define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
+    return {{"y", x.data_ptr<float>()[0] > 50 ? x * 100 : x * 2}};
+  });
+}
+
+TEST(VerifyTest, WhatTheFirstBatchesDidNotShowIsFoundLater) {
+  Graph graph;
+  const Op op = define_rare_branch(graph);
+  Session session(graph, {.verify_again = {5}});
+  for (int run = 1; run < 5; ++run) session.run(op, {"y"}, {{"x", batch_of(4)}});
+  EXPECT_ERROR(session.run(op, {"y"}, {{"x", batch_of(4, 99)}}), "disagree on the tensor 'y'");
+}
+
+TEST(VerifyTest, LaterComparisonsCanBeSwitchedOff) {
+  Graph graph;
+  const Op op = define_rare_branch(graph);
+  Session session(graph, {.verify_again = {}});
+  for (int run = 1; run < 20; ++run) session.run(op, {"y"}, {{"x", batch_of(4)}});
+  session.run(op, {"y"}, {{"x", batch_of(4, 99)}});
+}
+
 }  // namespace
 }  // namespace tensorpack

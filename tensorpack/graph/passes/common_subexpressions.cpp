@@ -55,8 +55,8 @@ void merge_common_subexpressions(Trace& trace) {
       }
     }
     for (StorageId storage : node.writes) ++version[storage];
-    bool pure =
-        node.writes.empty() && !node.is_random && !node.changes_metadata && !node.results.empty();
+    bool pure = node.writes.empty() && !node.is_random && !node.is_collective &&
+                !node.changes_metadata && !node.results.empty();
     // A result that is written later belongs to its node alone.
     node.for_each_result([&](ValueId id) {
       pure &= trace.values[id].producer == static_cast<int32_t>(i) &&

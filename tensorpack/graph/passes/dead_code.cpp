@@ -32,7 +32,7 @@ void eliminate_dead_code(Trace& trace, const std::vector<std::string>& fetches) 
   std::vector<char> remove(trace.nodes.size(), 1);
   for (size_t i = trace.nodes.size(); i-- > 0;) {
     const Node& node = trace.nodes[i];
-    bool needed = node.is_random;
+    bool needed = node.is_random || node.is_collective;
     needed |= node.results.empty() && node.writes.empty();  // a pure effect: an assertion
     node.for_each_result([&](ValueId id) {
       needed |= live_value[id] && trace.values[id].producer == static_cast<int32_t>(i);

@@ -56,8 +56,9 @@ std::vector<char> find_constant_nodes(const Trace& trace) {
     StorageSet used_by_varying;
     for (size_t i = 0; i < trace.nodes.size(); ++i) {
       const Node& node = trace.nodes[i];
-      bool varies = node.is_random || node.changes_metadata || node.results.empty() ||
-                    has_large_result(trace, node) || reads_something_varying(trace, node, varying);
+      bool varies = node.is_random || node.is_collective || node.changes_metadata ||
+                    node.results.empty() || has_large_result(trace, node) ||
+                    reads_something_varying(trace, node, varying);
       for (StorageId storage : node.writes) {
         varies |= varying.contains(storage) || used_by_varying.contains(storage);
       }

@@ -9,7 +9,6 @@ void optimize(Trace& trace, const std::vector<std::string>& fetches) {
   fold_views(trace);
   merge_common_subexpressions(trace);
   eliminate_dead_code(trace, fetches);  // what folding and merging left without a reader
-  batch_casts(trace);
 }
 
 }  // namespace tensorpack

@@ -9,8 +9,9 @@
 
 namespace tensorpack {
 
-/// Keeps what the fetched outputs need, what writes a variable or a constant, and what draws random
-/// numbers (later draws depend on earlier ones). Drops the other outputs.
+/// Keeps what the fetched outputs need, what writes a variable or a constant, what draws random
+/// numbers (later draws depend on earlier ones), and what other towers wait for. Drops the other
+/// outputs.
 void eliminate_dead_code(Trace& trace, const std::vector<std::string>& fetches);
 
 /// Computes once, now, every node that depends on nothing that changes from run to run.
@@ -22,11 +23,7 @@ void fold_views(Trace& trace);
 /// Computes equal pure nodes on equal arguments once.
 void merge_common_subexpressions(Trace& trace);
 
-/// Makes small casts on devices of this type together, where nothing is in between. See
-/// Note [Batching casts].
-void batch_casts(Trace& trace, c10::DeviceType device = c10::kCUDA);
-
-/// All of the above, in a good order.
+/// All of the above, in a good order. A device may have passes of its own to follow.
 void optimize(Trace& trace, const std::vector<std::string>& fetches);
 
 }  // namespace tensorpack

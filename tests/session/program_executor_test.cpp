@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensorpack/session/replay_executor.h"
+#include "tensorpack/session/program_executor.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <gmock/gmock.h>
@@ -22,14 +22,14 @@ size_t occurrences(const std::string& text, const std::string& part) {
   return count;
 }
 
-TEST(ReplayExecutorTest, FetchSetsShareOneRecording) {
+TEST(ProgramExecutorTest, FetchSetsShareOneRecording) {
   Graph graph;
   int calls = 0;
   const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
     ++calls;
     return {{"a", x.sum()}, {"b", x.exp()}};
   });
-  ReplayExecutor executor(graph, {.verify = false});
+  ProgramExecutor executor(graph, {.verify = false});
   executor.run(op, {batch_of(2)}, {"a"});
   executor.run(op, {batch_of(2)}, {"b", "a", "b"});
   executor.run(op, {batch_of(2)}, {});
@@ -38,24 +38,24 @@ TEST(ReplayExecutorTest, FetchSetsShareOneRecording) {
   EXPECT_EQ(calls, 2);  // to define and to record
 }
 
-TEST(ReplayExecutorTest, VerificationCallsTheFunctionOnceMore) {
+TEST(ProgramExecutorTest, VerificationCallsTheFunctionOnceMore) {
   Graph graph;
   int calls = 0;
   const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
     ++calls;
     return {{"a", x.sum()}};
   });
-  ReplayExecutor executor(graph, {});
+  ProgramExecutor executor(graph, {});
   for (int i = 0; i < 5; ++i) executor.run(op, {batch_of(2)}, {"a"});
   EXPECT_EQ(calls, 3);
 }
 
-TEST(ReplayExecutorTest, NewShapesAreRecordedAgainWithOneWarningPastEight) {
+TEST(ProgramExecutorTest, NewShapesAreRecordedAgainWithOneWarningPastEight) {
   Graph graph;
   const Op op = define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
     return {{"a", x.mean(0)}};
   });
-  ReplayExecutor executor(graph, {});
+  ProgramExecutor executor(graph, {});
   testing::internal::CaptureStdout();
   for (int round = 0; round < 2; ++round) {
     for (int64_t rows = 1; rows <= 8; ++rows) executor.run(op, {batch_of(rows)}, {"a"});
@@ -72,7 +72,7 @@ TEST(ReplayExecutorTest, NewShapesAreRecordedAgainWithOneWarningPastEight) {
   EXPECT_THAT(log, HasSubstr("Op 'step' was recorded for 9 different input shapes, now [9, 3]"));
 }
 
-TEST(ReplayExecutorTest, RecordingAndVerifyingLeaveNoTrace) {
+TEST(ProgramExecutorTest, RecordingAndVerifyingLeaveNoTrace) {
   Graph graph;
   const at::Tensor captured = at::zeros({3});
   const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
@@ -89,7 +89,7 @@ TEST(ReplayExecutorTest, RecordingAndVerifyingLeaveNoTrace) {
     graph.variables().at("W").assign(at::ones({3}));
     graph.variables().at("mean").assign(at::zeros({3}));
     captured.zero_();
-    auto generator = at::detail::getDefaultCPUGenerator();
+    at::Generator generator = graph.generators().at("main/cpu");
     generator.set_current_seed(9);
     auto executor = make_executor(kind, graph, {});
     Tensors all = executor->run(op, {batch_of(2)}, {"noise"});
@@ -106,7 +106,7 @@ TEST(ReplayExecutorTest, RecordingAndVerifyingLeaveNoTrace) {
   for (size_t i = 0; i < eager.size(); ++i) EXPECT_TRUE(at::equal(eager[i], replay[i])) << i;
 }
 
-TEST(ReplayExecutorTest, AnInputWrittenInPlaceIsWrittenForTheCallerAsInEager) {
+TEST(ProgramExecutorTest, AnInputWrittenInPlaceStaysAsItIsForTheCaller) {
   Graph graph;
   const Op op = define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
     at::Tensor(x).mul_(2);
@@ -115,12 +115,14 @@ TEST(ReplayExecutorTest, AnInputWrittenInPlaceIsWrittenForTheCallerAsInEager) {
   for (auto kind : {ExecutorKind::kReplay, ExecutorKind::kEager}) {
     auto executor = make_executor(kind, graph, {});
     const at::Tensor x = at::ones({2, 3});
-    EXPECT_EQ(executor->run(op, {x}, {"y"})[0].max().item<float>(), 3);
-    EXPECT_EQ(x.max().item<float>(), 2);
+    for (int run = 0; run < 3; ++run) {
+      EXPECT_EQ(executor->run(op, {x}, {"y"})[0].max().item<float>(), 3);
+      EXPECT_EQ(x.max().item<float>(), 1);
+    }
   }
 }
 
-TEST(ReplayExecutorTest, OneTensorFedTwiceIsTwoInputs) {
+TEST(ProgramExecutorTest, OneTensorFedTwiceIsTwoInputs) {
   Graph graph;
   const Op op = graph.define({
       .name = "difference",
@@ -135,7 +137,7 @@ TEST(ReplayExecutorTest, OneTensorFedTwiceIsTwoInputs) {
   EXPECT_EQ(executor->run(op, {x * 5, x}, {"d"})[0].max().item<float>(), 3);
 }
 
-TEST(ReplayExecutorTest, ATensorTheFunctionKnowsMayBeFed) {
+TEST(ProgramExecutorTest, ATensorTheFunctionKnowsMayBeFed) {
   Graph graph;
   const at::Tensor known = at::ones({2, 3});
   const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
@@ -146,7 +148,7 @@ TEST(ReplayExecutorTest, ATensorTheFunctionKnowsMayBeFed) {
   EXPECT_EQ(executor->run(op, {known * 5}, {"d"})[0].max().item<float>(), 3);
 }
 
-TEST(ReplayExecutorTest, InputsWithOverlappingMemoryCanBeFed) {
+TEST(ProgramExecutorTest, InputsWithOverlappingMemoryCanBeFed) {
   Graph graph;
   const Op op = define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
     return {{"y", x * 2}};
@@ -158,7 +160,7 @@ TEST(ReplayExecutorTest, InputsWithOverlappingMemoryCanBeFed) {
   }
 }
 
-TEST(ReplayExecutorTest, TheLogForDevelopersTellsThePartsOfTheFirstRun) {
+TEST(ProgramExecutorTest, TheLogForDevelopersTellsThePartsOfTheFirstRun) {
   Graph graph;
   log::set_level(log::Level::kDebug);
   const std::string log = stdout_of([&] {
@@ -178,7 +180,7 @@ TEST(ReplayExecutorTest, TheLogForDevelopersTellsThePartsOfTheFirstRun) {
   }
 }
 
-TEST(ReplayExecutorTest, ATensorFromAnotherDeviceIsNamedWhenTheOpIsDefined) {
+TEST(ProgramExecutorTest, ATensorFromAnotherDeviceIsNamedWhenTheOpIsDefined) {
   Graph graph;
   const at::Tensor elsewhere = at::ones({3}, at::TensorOptions(at::kMeta));
   EXPECT_ERROR(define_on_x(graph,
@@ -230,7 +232,8 @@ INSTANTIATE_TEST_SUITE_P(
                 [](const at::Tensor& x) -> NamedTensors {
                   return {{"y", x * x.sum().item<float>()}};
                 },
-                "[record] aten::_local_scalar_dense in scope 'head' brings a tensor's value to the "
+                "[record] aten::_local_scalar_dense (called by aten::item) in scope 'head' brings "
+                "a tensor's value to the "
                 "host"},
         Refusal{"Branch",
                 [](const at::Tensor& x) -> NamedTensors {

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <c10/core/Device.h>
+
+namespace tensorpack {
+
+/// Which operators become kernels of ours on CUDA. They round differently from libtorch's, by as
+/// much as those round: with none() a program gives libtorch's bits.
+struct FusionOptions {
+  bool batch_norm = true;               ///< with the relu, the residual and the gradients around it
+  bool bias_relu = true;                ///< after convolutions, and both their gradients
+  bool column_sums = true;              ///< the gradients of biases
+  bool cross_entropy = true;            ///< log-softmax, the loss and both their gradients
+  bool layer_norm = true;               ///< with the residual before it and the casts around it
+  bool max_pool = true;                 ///< with places of a byte instead of indices of eight
+  bool batch_casts = true;              ///< many small casts as one operator
+  c10::DeviceType device = c10::kCUDA;  ///< where; the kernels' stand-ins run on any
+
+  static FusionOptions none() {
+    return {.batch_norm = false,
+            .bias_relu = false,
+            .column_sums = false,
+            .cross_entropy = false,
+            .layer_norm = false,
+            .max_pool = false,
+            .batch_casts = false};
+  }
+};
+
+}  // namespace tensorpack

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a recorded trace to what runs.
+//
+// Note [One lowering]
+// What is verified is what runs. Rewriting a trace and choosing what runs it are one thing, made in
+// one place for each kind of device, and verification goes through it like training does: a pass, a
+// fused kernel or a captured graph that is wrong is found before the first step.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensorpack/graph/op.h"
+#include "tensorpack/graph/trace.h"
+#include "tensorpack/session/fusion_options.h"
+#include "tensorpack/session/program_runner.h"
+
+namespace tensorpack {
+
+/// How the programs of a session are made. This one runs them operator by operator, on any device.
+class Lowering {
+ public:
+  virtual ~Lowering() = default;
+
+  /// Rewrites what was recorded of `op` for the outputs that are fetched, keeping its meaning.
+  virtual void optimize(const Op& op, Trace& trace, const std::vector<std::string>& fetches) const;
+
+  /// What runs an optimized trace.
+  virtual std::unique_ptr<ProgramRunner> make_runner(const Op& op, const Trace& trace,
+                                                     const std::vector<std::string>& fetches) const;
+};
+
+/// Defined in cuda/ when the library is built with CUDA; throws an Error otherwise. Ops on CUDA are
+/// captured as CUDA graphs, with fused kernels as `fusion` says.
+std::unique_ptr<Lowering> make_cuda_lowering(FusionOptions fusion = {});
+
+}  // namespace tensorpack

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/session/program_executor.h"
+
+#include <ATen/ATen.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+
+#include "tensorpack/graph/phase_log.h"
+#include "tensorpack/graph/record_op.h"
+#include "tensorpack/graph/state_guard.h"
+#include "tensorpack/session/verify.h"
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/thread_frame.h"
+
+namespace tensorpack {
+namespace {
+
+constexpr size_t kManyVariants = 8;
+constexpr size_t kMostVariants = 64;
+
+// Recording and verifying work with settings of the process: one op at a time, in all sessions.
+std::recursive_mutex& preparation_mutex() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
+// What the function of an op sees of its surroundings: nothing but the session's precision.
+class [[nodiscard]] FunctionScope {
+ public:
+  explicit FunctionScope(Precision precision) : precision_(precision) {}
+
+ private:
+  MixedPrecision plain_{Precision::kFloat32};  // of the frame outside
+  FreshFrame frame_;
+  TowerPrecision precision_;
+};
+
+bool fits(const Trace& trace, const std::vector<at::Tensor>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Value& recorded = trace.values[trace.inputs[i]];
+    if (inputs[i].sizes() != recorded.sizes || inputs[i].dtype() != recorded.options.dtype() ||
+        inputs[i].device() != recorded.options.device()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Which inputs the program writes to.
+std::vector<char> written_inputs(const Trace& trace) {
+  std::set<StorageId> written;
+  for (const Node& node : trace.nodes) written.insert(node.writes.begin(), node.writes.end());
+  std::vector<char> is_written;
+  for (ValueId id : trace.inputs) {
+    is_written.push_back(written.contains(trace.values[id].storage) ? 1 : 0);
+  }
+  return is_written;
+}
+
+std::string shapes_of(const Trace& trace) {
+  std::vector<std::string> shapes;
+  for (ValueId id : trace.inputs) {
+    shapes.push_back(fmt::format("[{}]", fmt::join(trace.values[id].sizes, ", ")));
+  }
+  return fmt::format("{}", fmt::join(shapes, ", "));
+}
+
+// Verifying takes a second batch on the device; what fits without must train without.
+void verify_if_it_fits(Graph& graph, const LoweredOp& program,
+                       const std::vector<at::Tensor>& inputs, StateGuard& guard) {
+  try {
+    verify(graph, program, inputs, guard);
+  } catch (const c10::OutOfMemoryError&) {
+    log::warning(
+        "Op '{}' was not verified: {} has no room for another batch. Train a few steps with a "
+        "smaller one if the tower function is new.",
+        program.op.name(), program.op.device().str());
+  }
+}
+
+}  // namespace
+
+// What a caller asks for, in its order, possibly twice.
+class ProgramExecutor::Request final : public PreparedOp {
+ public:
+  Request(std::vector<std::string> fetches, const std::set<std::string>& distinct,
+          const Trace& trace, LoweredProgram& program)
+      : fetches_(std::move(fetches)), is_written_(written_inputs(trace)), program_(program) {
+    std::vector<bool> seen(distinct.size(), false);
+    for (const std::string& name : fetches_) {
+      const auto position =
+          static_cast<size_t>(std::distance(distinct.begin(), distinct.find(name)));
+      sources_.push_back({position, seen[position]});
+      seen[position] = true;
+    }
+  }
+
+  const std::vector<std::string>& fetches() const { return fetches_; }
+  LoweredProgram& program() const { return program_; }
+
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) override {
+    const std::vector<at::Tensor> results = program_.runner->run(without_writes_to(inputs));
+    std::vector<at::Tensor> values;
+    values.reserve(sources_.size());
+    for (const Source& source : sources_) {
+      const at::Tensor& result = results[source.position];
+      values.push_back(source.is_repeated ? result.clone() : result);
+    }
+    return values;
+  }
+
+ private:
+  struct Source {
+    size_t position;  // in what the runner returns
+    bool is_repeated;
+  };
+
+  // A batch may be the user's own data: what a program writes to is a copy.
+  std::vector<at::Tensor> without_writes_to(std::vector<at::Tensor> inputs) const {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (is_written_[i]) inputs[i] = inputs[i].clone();
+    }
+    return inputs;
+  }
+
+  std::vector<std::string> fetches_;
+  std::vector<char> is_written_;
+  LoweredProgram& program_;
+  std::vector<Source> sources_;  // of each fetch
+};
+
+ProgramExecutor::ProgramExecutor(Graph& graph, ExecutorOptions options,
+                                 std::unique_ptr<Lowering> lowering)
+    : graph_(graph), options_(options), lowering_(std::move(lowering)) {}
+
+ProgramExecutor::~ProgramExecutor() = default;
+
+PreparedOp& ProgramExecutor::prepare(const Op& op, const std::vector<at::Tensor>& inputs,
+                                     const std::vector<std::string>& fetches) {
+  if (Variant* variant = find_variant(variants_[&op.state()], inputs)) {
+    for (const std::unique_ptr<Request>& request : variant->requests) {
+      if (request->fetches() != fetches) continue;
+      verify_again_if_due(op, *variant, request->program(), inputs);
+      return *request;
+    }
+  }
+  return prepare_anew(op, inputs, fetches);
+}
+
+ProgramExecutor::Variant* ProgramExecutor::find_variant(Variants& variants,
+                                                        const std::vector<at::Tensor>& inputs) {
+  for (auto variant = variants.begin(); variant != variants.end(); ++variant) {
+    if (!fits(variant->trace, inputs)) continue;
+    if (variant != variants.begin()) variants.splice(variants.begin(), variants, variant);
+    return &variants.front();
+  }
+  return nullptr;
+}
+
+ProgramExecutor::Request& ProgramExecutor::prepare_anew(const Op& op,
+                                                        const std::vector<at::Tensor>& inputs,
+                                                        const std::vector<std::string>& fetches) {
+  const std::lock_guard lock(preparation_mutex());
+  const FunctionScope scope(options_.precision);
+  StateGuard guard(graph_, {op.state().generator});
+  Variants& variants = variants_[&op.state()];
+  Variant* known = find_variant(variants, inputs);
+  const std::set<std::string> distinct(fetches.begin(), fetches.end());
+  const std::vector<std::string> names(distinct.begin(), distinct.end());
+  if (known != nullptr) {
+    guard.add(known->foreign.saved_again());
+    LoweredProgram& program = program_for(op, *known, inputs, names, guard);
+    known->requests.push_back(std::make_unique<Request>(fetches, distinct, known->trace, program));
+    return *known->requests.back();
+  }
+  Variant variant = record_variant(op, inputs, guard);
+  LoweredProgram& program = program_for(op, variant, inputs, names, guard);
+  variant.requests.push_back(std::make_unique<Request>(fetches, distinct, variant.trace, program));
+  add_variant(op, variants, std::move(variant));
+  return *variants.front().requests.back();
+}
+
+ProgramExecutor::Variant ProgramExecutor::record_variant(const Op& op,
+                                                         const std::vector<at::Tensor>& inputs,
+                                                         StateGuard& guard) {
+  ++recordings_;
+  // What it was recorded on and what it gave is as large as a batch and its activations: let go.
+  Recording recording = record_op(graph_, op, inputs).recording;
+  guard.restore();
+  for (const std::string& remark : recording.remarks) {
+    log::debug("Recording '{}': {}.", op.name(), remark);
+  }
+  guard.add(recording.foreign);
+  return {std::move(recording.trace), std::move(recording.foreign), {}, {}};
+}
+
+ProgramExecutor::LoweredProgram& ProgramExecutor::program_for(
+    const Op& op, Variant& variant, const std::vector<at::Tensor>& inputs,
+    const std::vector<std::string>& fetches, StateGuard& guard) {
+  std::unique_ptr<LoweredProgram>& known = variant.programs[fetches];
+  if (known) return *known;
+  Trace optimized = variant.trace;
+  {
+    const PhaseLog phase(op.name(), op.device(), "optimizing the program");
+    lowering_->optimize(op, optimized, fetches);
+  }
+  if (options_.verify) {
+    guard.save_what_is_written_by(variant.trace);
+    const bool is_first = variant.programs.size() == 1;
+    verify_if_it_fits(graph_, {op, variant.trace, optimized, fetches, *lowering_, is_first},
+                      another_batch(inputs), guard);
+  }
+  auto runner = lowering_->make_runner(op, optimized, fetches);
+  known = std::make_unique<LoweredProgram>(
+      LoweredProgram{fetches, std::move(optimized), std::move(runner), /*runs=*/1});
+  return *known;
+}
+
+void ProgramExecutor::verify_again_if_due(const Op& op, Variant& variant, LoweredProgram& program,
+                                          const std::vector<at::Tensor>& inputs) {
+  ++program.runs;
+  const auto& due = options_.verify_again;
+  if (!options_.verify || std::find(due.begin(), due.end(), program.runs) == due.end()) return;
+  const std::lock_guard lock(preparation_mutex());
+  const FunctionScope scope(options_.precision);
+  StateGuard guard(graph_, {op.state().generator});
+  guard.add(variant.foreign.saved_again());
+  guard.save_what_is_written_by(variant.trace);
+  verify_if_it_fits(graph_, {op, variant.trace, program.optimized, program.fetches, *lowering_},
+                    inputs, guard);
+}
+
+void ProgramExecutor::add_variant(const Op& op, Variants& variants, Variant variant) {
+  variants.push_front(std::move(variant));
+  if (variants.size() == kManyVariants + 1) {
+    log::warning(
+        "Op '{}' was recorded for {} different input shapes, now {}. Each takes about the time of "
+        "a few steps: pad the data to a few shapes, or run the op with ExecutorKind::kEager.",
+        op.name(), variants.size(), shapes_of(variants.front().trace));
+  }
+  if (variants.size() > kMostVariants) variants.pop_back();
+}
+
+}  // namespace tensorpack
