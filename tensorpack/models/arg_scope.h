@@ -12,14 +12,15 @@
 #include <utility>
 #include <vector>
 
+#include "tensorpack/utils/thread_frame.h"
+
 namespace tensorpack {
 
 namespace detail {
 
 template <typename Options>
 std::vector<Options>& arg_scopes() {
-  thread_local std::vector<Options> stack;
-  return stack;
+  return ThreadFrame::current().get<std::vector<Options>>();
 }
 
 // Takes from `defaults` every field that is not set.

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <limits>
 
-#include "tensorpack/graph/torch_compat.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/torch_compat.h"
 
 namespace tensorpack {
 namespace {

@@ -10,11 +10,16 @@
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/thread_frame.h"
 
 namespace tensorpack {
 namespace {
 
-thread_local bool logs_shapes = false;
+struct ShapeLog {
+  bool is_on = false;
+};
+
+bool& logs_shapes() { return ThreadFrame::current().get<ShapeLog>().is_on; }
 
 // The size of the batch does not belong to the layer.
 std::string shape_of(const at::Tensor& tensor) {
@@ -26,16 +31,16 @@ std::string shape_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-LogShapes::LogShapes() : outer_(std::exchange(logs_shapes, true)) {}
+LogShapes::LogShapes() : outer_(std::exchange(logs_shapes(), true)) {}
 
-LogShapes::~LogShapes() { logs_shapes = outer_; }
+LogShapes::~LogShapes() { logs_shapes() = outer_; }
 
 }  // namespace tensorpack
 
 namespace tensorpack::detail {
 
 at::Tensor finish_layer(const char* layer, const at::Tensor& input, at::Tensor output) {
-  if (logs_shapes) {
+  if (logs_shapes()) {
     log::info_once("{}: {} -> {}", layer_place(layer), shape_of(input), shape_of(output));
   }
   return layer_output(std::move(output));

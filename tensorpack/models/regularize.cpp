@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 
-#include <regex>
 #include <vector>
 
 #include "tensorpack/graph/variable_scope.h"
@@ -26,15 +25,6 @@ at::Tensor sum_of(const std::vector<at::Tensor>& costs) {
   return total;
 }
 
-// The name of a variable within the current tower, or "" if another tower owns it.
-std::string name_in_tower(const Variable& variable, const std::string& prefix) {
-  if (!prefix.empty()) {
-    return variable.name.starts_with(prefix) ? variable.name.substr(prefix.size()) : "";
-  }
-  // Only replicas have the reserved word in their names.
-  return variable.name.starts_with("tower") ? "" : variable.name;
-}
-
 }  // namespace
 
 Regularizer l1_regularizer(double scale) {
@@ -53,16 +43,14 @@ at::Tensor regularize_cost(const std::string& regex, const Regularizer& func,
   std::vector<at::Tensor> costs;
   std::vector<std::string> names;
   if (is_training()) {
-    const std::regex pattern(regex);
-    for (const Variable* variable : call.graph().variables().trainable()) {
-      const std::string short_name = name_in_tower(*variable, call.options().variable_prefix);
-      if (short_name.empty() || !std::regex_search(short_name, pattern)) continue;
+    const std::string& tower = call.options().variable_prefix;
+    for (const Variable* variable : call.graph().variables().trainable(regex, tower)) {
       const at::Tensor cost = func(variable->tensor);
       TP_CHECK(cost.defined() && cost.dim() == 0, "regularize_cost",
                "the function gave no scalar for '{}'. Reduce it, for example with .sum().",
                variable->name);
       costs.push_back(cost);
-      names.push_back(short_name);
+      names.push_back(variable->tower_free_name());
     }
     if (names.empty()) {
       log::warning_once("regularize_cost() found no trainable variable that matches '{}'.", regex);

@@ -46,6 +46,27 @@ at::Tensor accuracy(const at::Tensor& logits, const at::Tensor& label, int64_t t
   return 1 - prediction_incorrect(logits, label, topk).mean();
 }
 
+at::Tensor one_hot(const at::Tensor& labels, int64_t classes) {
+  TP_CHECK(at::isIntegralType(labels.scalar_type(), /*includeBool=*/false) && classes > 0,
+           "one_hot", "labels must be integers and classes positive, got {} and {}.",
+           c10::toString(labels.scalar_type()), classes);
+  return labels.unsqueeze(-1).eq(at::arange(classes, labels.options())).to(at::kLong);
+}
+
+at::Tensor masked_sum(const at::Tensor& x, const at::Tensor& mask) {
+  // Not a product: what is left out may be infinite.
+  return at::where(mask, x, at::zeros({}, x.options())).sum();
+}
+
+at::Tensor masked_mean(const at::Tensor& x, const at::Tensor& mask) {
+  const at::Tensor count = mask.expand_as(x).sum().clamp_min(1);
+  return masked_sum(x, mask) / count;
+}
+
+at::Tensor masked_assign(const at::Tensor& x, const at::Tensor& mask, const at::Tensor& value) {
+  return at::where(mask, value.to(x.options()), x);
+}
+
 at::Tensor rms(const at::Tensor& x) { return x.square().mean().sqrt(); }
 
 at::Tensor huber_loss(const at::Tensor& x, double delta) {

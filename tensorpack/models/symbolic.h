@@ -15,6 +15,19 @@ at::Tensor prediction_incorrect(const at::Tensor& logits, const at::Tensor& labe
 /// The share of rows whose `topk` largest logits include the label.
 at::Tensor accuracy(const at::Tensor& logits, const at::Tensor& label, int64_t topk = 1);
 
+/// As torch::one_hot(), which reads the labels on the host and therefore cannot be recorded: int64
+/// of shape [..., classes]. A label outside 0..classes-1 gives a row of zeros.
+at::Tensor one_hot(const at::Tensor& labels, int64_t classes);
+
+/// The sum, and the mean, of the elements of `x` where `mask` is true, in a fixed shape: what
+/// x[mask].sum() and x[mask].mean() would give. The mean of nothing is 0. The mask is as x, or
+/// broadcast to it.
+at::Tensor masked_sum(const at::Tensor& x, const at::Tensor& mask);
+at::Tensor masked_mean(const at::Tensor& x, const at::Tensor& mask);
+
+/// x with `value` where `mask` is true: what x[mask] = value would make of a copy.
+at::Tensor masked_assign(const at::Tensor& x, const at::Tensor& mask, const at::Tensor& value);
+
 /// The root of the mean of squares.
 at::Tensor rms(const at::Tensor& x);
 

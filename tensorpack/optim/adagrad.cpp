@@ -18,9 +18,9 @@ Adagrad::Adagrad(AdagradOptions options) : options_(std::move(options)) {
 }
 
 void Adagrad::apply_gradients(const Gradients& gradients) {
-  at::Tensor lr = get_scalar_variable(name_in(options_.scope, "learning_rate"), options_.lr);
+  at::Tensor lr = own_scalar(options_.scope, "learning_rate", options_.lr);
   if (options_.lr_decay != 0) {
-    at::Tensor step = get_scalar_variable(name_in(options_.scope, "Adagrad/step"), 0, at::kDouble);
+    at::Tensor step = own_scalar(options_.scope, "Adagrad/step", 0, at::kDouble);
     lr = lr / (1 + step * options_.lr_decay);
     step.add_(1);
   }

@@ -20,9 +20,9 @@ Adam::Adam(AdamOptions options, bool decoupled)
 }
 
 void Adam::apply_gradients(const Gradients& gradients) {
-  const at::Tensor lr = get_scalar_variable(name_in(options_.scope, "learning_rate"), options_.lr);
+  const at::Tensor lr = own_scalar(options_.scope, "learning_rate", options_.lr);
   // A double counts and exponentiates exactly enough for any number of steps.
-  at::Tensor step = get_scalar_variable(name_in(options_.scope, "Adam/step"), 0, at::kDouble);
+  at::Tensor step = own_scalar(options_.scope, "Adam/step", 0, at::kDouble);
   step.add_(1);
   kernels::adam_(variables_of(gradients), get_slots(gradients, "Adam_m"),
                  get_slots(gradients, "Adam_v"), values_of(gradients), lr, step,

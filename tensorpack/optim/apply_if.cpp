@@ -11,7 +11,8 @@ namespace tensorpack::detail {
 
 void apply_gradients_if(const at::Tensor& condition, Optimizer& optimizer,
                         const Gradients& gradients, bool is_first_call) {
-  Graph& graph = CallScope::current_or_throw("apply_gradients").graph();
+  CallScope& call = CallScope::current_or_throw("apply_gradients");
+  Graph& graph = call.graph();
   if (is_first_call) {
     StateGuard guard(graph);  // makes the optimizer's own variables, and leaves no other trace
     optimizer.apply_gradients(gradients);
@@ -23,6 +24,7 @@ void apply_gradients_if(const at::Tensor& condition, Optimizer& optimizer,
   };
   std::vector<Saved> saved;
   for (const Variable& variable : graph.variables().all()) {
+    if (variable.tower_prefix != call.options().variable_prefix) continue;  // another tower's
     const at::Tensor tensor = variable.tensor.detach();
     saved.push_back({tensor, tensor.clone(), static_cast<int64_t>(tensor._version())});
   }

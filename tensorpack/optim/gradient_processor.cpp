@@ -9,6 +9,7 @@
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/regex.h"
 
 namespace tensorpack {
 
@@ -33,13 +34,15 @@ MapGradient::MapGradient(Function function, std::string regex)
                   std::move(regex)) {}
 
 MapGradient::MapGradient(FunctionOfVariable function, std::string regex)
-    : function_(std::move(function)), regex_(std::move(regex)), pattern_(regex_) {}
+    : function_(std::move(function)),
+      regex_(std::move(regex)),
+      pattern_(compile_regex("MapGradient", regex_)) {}
 
 Gradients MapGradient::process(Gradients gradients) {
   Gradients mapped;
   bool matched = false;
   for (Gradient& gradient : gradients) {
-    if (!std::regex_match(gradient.variable->name, pattern_)) {
+    if (!std::regex_match(gradient.variable->tower_free_name(), pattern_)) {
       mapped.push_back(std::move(gradient));
       continue;
     }
@@ -54,7 +57,10 @@ Gradients MapGradient::process(Gradients gradients) {
   return mapped;
 }
 
-ScaleGradient::ScaleGradient(std::vector<Rule> rules) : rules_(std::move(rules)) {
+ScaleGradient::ScaleGradient(const std::vector<Rule>& rules) {
+  for (const auto& [regex, factor] : rules) {
+    rules_.emplace_back(compile_regex("ScaleGradient", regex), factor);
+  }
   TP_CHECK(!rules_.empty(), "ScaleGradient", "there are no rules. Pass {{{{\"fc.*\", 0.1}}}}.");
 }
 
@@ -62,11 +68,12 @@ Gradients ScaleGradient::process(Gradients gradients) {
   Gradients scaled;
   for (Gradient& gradient : gradients) {
     double factor = 1;
-    for (const auto& [regex, rule_factor] : rules_) {
-      if (!std::regex_match(gradient.variable->name, std::regex(regex))) continue;
+    for (const auto& [pattern, rule_factor] : rules_) {
+      if (!std::regex_match(gradient.variable->tower_free_name(), pattern)) continue;
       factor = rule_factor;
-      if (logged_.insert(gradient.variable->name).second) {
-        log::info("The gradient of '{}' is multiplied by {}.", gradient.variable->name, factor);
+      if (logged_.insert(gradient.variable->tower_free_name()).second) {
+        log::info("The gradient of '{}' is multiplied by {}.", gradient.variable->tower_free_name(),
+                  factor);
       }
       break;
     }
@@ -82,25 +89,31 @@ Gradients CheckGradient::process(Gradients gradients) {
   std::vector<std::string> names;
   for (const Gradient& gradient : gradients) {
     values.push_back(gradient.value);
-    names.push_back(gradient.variable->name);
+    names.push_back(gradient.variable->tower_free_name());
   }
   if (!values.empty()) kernels::check_finite(values, names);
   return gradients;
 }
 
+PrintGradient::PrintGradient(const std::string& regex)
+    : pattern_(compile_regex("PrintGradient", regex)) {}
+
 Gradients PrintGradient::process(Gradients gradients) {
   for (const Gradient& gradient : gradients) {
-    if (!std::regex_match(gradient.variable->name, pattern_)) continue;
-    print_stat(gradient.value, "Gradient of '" + gradient.variable->name + "'");
+    if (!std::regex_match(gradient.variable->tower_free_name(), pattern_)) continue;
+    print_stat(gradient.value, "Gradient of '" + gradient.variable->tower_free_name() + "'");
   }
   return gradients;
 }
 
+SummaryGradient::SummaryGradient(const std::string& regex)
+    : pattern_(compile_regex("SummaryGradient", regex)) {}
+
 Gradients SummaryGradient::process(Gradients gradients) {
   if (TowerContext::current() == nullptr) return gradients;
   for (const Gradient& gradient : gradients) {
-    if (!std::regex_match(gradient.variable->name, pattern_)) continue;
-    add_moving_summary(gradient.variable->name + "-grad/rms",
+    if (!std::regex_match(gradient.variable->tower_free_name(), pattern_)) continue;
+    add_moving_summary(gradient.variable->tower_free_name() + "-grad/rms",
                        gradient.value.square().mean().sqrt());
   }
   return gradients;

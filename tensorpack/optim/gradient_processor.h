@@ -59,11 +59,11 @@ class MapGradient final : public GradientProcessor {
 class ScaleGradient final : public GradientProcessor {
  public:
   using Rule = std::pair<std::string, double>;  ///< regular expression, factor
-  explicit ScaleGradient(std::vector<Rule> rules);
+  explicit ScaleGradient(const std::vector<Rule>& rules);
   Gradients process(Gradients gradients) override;
 
  private:
-  std::vector<Rule> rules_;
+  std::vector<std::pair<std::regex, double>> rules_;
   std::set<std::string> logged_;  // a step function is called several times before it is replayed
 };
 
@@ -77,7 +77,7 @@ class CheckGradient final : public GradientProcessor {
 /// print_stat() of the gradients of variables whose whole name matches, in every run.
 class PrintGradient final : public GradientProcessor {
  public:
-  explicit PrintGradient(const std::string& regex = ".*") : pattern_(regex) {}
+  explicit PrintGradient(const std::string& regex = ".*");
   Gradients process(Gradients gradients) override;
 
  private:
@@ -87,7 +87,7 @@ class PrintGradient final : public GradientProcessor {
 /// Keeps a moving average of the root mean square of each gradient, named `<variable>-grad/rms`.
 class SummaryGradient final : public GradientProcessor {
  public:
-  explicit SummaryGradient(const std::string& regex = ".*") : pattern_(regex) {}
+  explicit SummaryGradient(const std::string& regex = ".*");
   Gradients process(Gradients gradients) override;
 
  private:

@@ -17,8 +17,8 @@ LAMB::LAMB(LAMBOptions options) : options_(std::move(options)) {
 }
 
 void LAMB::apply_gradients(const Gradients& gradients) {
-  const at::Tensor lr = get_scalar_variable(name_in(options_.scope, "learning_rate"), options_.lr);
-  at::Tensor step = get_scalar_variable(name_in(options_.scope, "LAMB/step"), 0, at::kDouble);
+  const at::Tensor lr = own_scalar(options_.scope, "learning_rate", options_.lr);
+  at::Tensor step = own_scalar(options_.scope, "LAMB/step", 0, at::kDouble);
   step.add_(1);
   kernels::lamb_(variables_of(gradients), get_slots(gradients, "LAMB_m"),
                  get_slots(gradients, "LAMB_v"), values_of(gradients), lr, step,

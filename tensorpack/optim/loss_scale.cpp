@@ -5,8 +5,6 @@
 
 #include <utility>
 
-#include "tensorpack/graph/call_scope.h"
-#include "tensorpack/graph/graph.h"
 #include "tensorpack/optim/apply_if.h"
 #include "tensorpack/utils/error.h"
 
@@ -24,7 +22,7 @@ LossScaleOptimizer::LossScaleOptimizer(Owned<Optimizer> optimizer, LossScaleOpti
 }
 
 at::Tensor LossScaleOptimizer::scale() const {
-  return get_scalar_variable(name_in(options_.scope, "loss_scale"), options_.first);
+  return own_scalar(options_.scope, "loss_scale", options_.first);
 }
 
 at::Tensor LossScaleOptimizer::scale_cost(const at::Tensor& cost) {
@@ -35,11 +33,9 @@ at::Tensor LossScaleOptimizer::scale_cost(const at::Tensor& cost) {
 void LossScaleOptimizer::apply_gradients(const Gradients& gradients) {
   TP_CHECK(std::exchange(has_scaled_, false), "LossScaleOptimizer",
            "the cost was not scaled. Use minimize(), and put no other optimizer around this one.");
-  Graph& graph = CallScope::current_or_throw("LossScaleOptimizer").graph();
   at::Tensor scale = this->scale();
-  const std::string counter = name_in(options_.scope, "loss_scale/good_steps");
-  const bool is_first_call = graph.variables().find(counter) == nullptr;
-  at::Tensor good_steps = get_scalar_variable(counter, 0, at::kLong);
+  const bool is_first_call = !has_scalar(options_.scope, "loss_scale/good_steps");
+  at::Tensor good_steps = own_scalar(options_.scope, "loss_scale/good_steps", 0, at::kLong);
 
   Gradients unscaled;
   std::vector<at::Tensor> finite;

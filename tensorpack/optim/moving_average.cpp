@@ -13,15 +13,14 @@ namespace {
 const std::string kSuffix = "/MovingAverage";
 
 at::Tensor average_of(Graph& graph, const Variable& variable) {
-  const std::string name = variable.name + kSuffix;
-  if (Variable* found = graph.variables().find(name)) return found->tensor;
+  if (Variable* found = graph.variables().find(variable.name + kSuffix)) return found->tensor;
   return graph
-      .create_variable(name, variable.tensor.sizes(),
+      .create_variable(variable.tower_free_name() + kSuffix, variable.tensor.sizes(),
                        {.init = init::from(variable.tensor.detach().cpu()),
-                        .role = variable.is_saved() ? VariableRole::kModel : VariableRole::kLocal,
+                        .role = VariableRole::kModel,
                         .dtype = variable.tensor.scalar_type(),
                         .channels_last = !variable.tensor.is_contiguous()},
-                       variable.tensor.device())
+                       variable.tensor.device(), variable.tower_prefix)
       .tensor;
 }
 
@@ -39,8 +38,7 @@ MovingAverageOptimizer::MovingAverageOptimizer(Owned<Optimizer> optimizer,
 void MovingAverageOptimizer::apply_gradients(const Gradients& gradients) {
   optimizer_->apply_gradients(gradients);
   Graph& graph = CallScope::current_or_throw("MovingAverageOptimizer").graph();
-  at::Tensor step =
-      get_scalar_variable(name_in(options_.scope, "MovingAverage/step"), 0, at::kDouble);
+  at::Tensor step = own_scalar(options_.scope, "MovingAverage/step", 0, at::kDouble);
   step.add_(1);
   // 1 / step while that is more: the plain mean so far.
   const at::Tensor take = step.reciprocal().clamp_min(1 - options_.decay);

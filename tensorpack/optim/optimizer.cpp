@@ -6,12 +6,43 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "tensorpack/graph/call_scope.h"
+#include "tensorpack/graph/exchange.h"
 #include "tensorpack/graph/graph.h"
+#include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/optim/foreign_leaves.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
 
 namespace tensorpack {
+namespace {
+
+std::string name_in(const std::string& scope, const std::string& name) {
+  return scope.empty() ? name : scope + "/" + name;
+}
+
+std::vector<at::Tensor> differentiate(const at::Tensor& cost,
+                                      const std::vector<at::Tensor>& tensors, bool keep_history) {
+  try {
+    return torch::autograd::grad({cost}, tensors, {}, /*retain_graph=*/keep_history,
+                                 /*create_graph=*/false, /*allow_unused=*/true);
+  } catch (const std::exception& error) {
+    TP_CHECK(std::string_view(error.what()).find("a second time") == std::string_view::npos,
+             "minimize",
+             "the forward pass was differentiated before, and given back. Compute the gradients of "
+             "all costs first, with compute_gradients(), and then apply_gradients() each.");
+    throw;
+  }
+}
+
+// Over the towers that train together.
+Gradients averaged(Gradients gradients) {
+  const std::vector<at::Tensor> averages = average_over_towers(values_of(gradients));
+  for (size_t i = 0; i < gradients.size(); ++i) gradients[i].value = averages[i];
+  return gradients;
+}
+
+}  // namespace
 
 std::vector<at::Tensor> variables_of(const Gradients& gradients) {
   std::vector<at::Tensor> variables;
@@ -28,18 +59,36 @@ std::vector<at::Tensor> values_of(const Gradients& gradients) {
 at::Tensor Optimizer::get_slot(const Variable& variable, const std::string& slot,
                                Initializer init) {
   Graph& graph = CallScope::current_or_throw("optimizer").graph();
-  const std::string name = variable.name + "/" + slot;
-  if (Variable* found = graph.variables().find(name)) return found->tensor;
-  // The slot of a replica's variable is no more saved than the replica is.
-  const VariableRole role = variable.is_saved() ? VariableRole::kGlobal : VariableRole::kLocal;
+  if (Variable* found = graph.variables().find(variable.name + "/" + slot)) return found->tensor;
   return graph
-      .create_variable(name, variable.tensor.sizes(),
+      .create_variable(variable.tower_free_name() + "/" + slot, variable.tensor.sizes(),
                        {.init = std::move(init),
-                        .role = role,
+                        .role = VariableRole::kGlobal,
                         .dtype = variable.tensor.scalar_type(),
                         .channels_last = !variable.tensor.is_contiguous()},
-                       variable.tensor.device())
+                       variable.tensor.device(), variable.tower_prefix)
       .tensor;
+}
+
+at::Tensor Optimizer::own_scalar(const std::string& scope, const std::string& name,
+                                 double first_value, c10::ScalarType dtype) const {
+  const std::string scoped = name_in(scope, name);
+  const at::Tensor scalar = get_scalar_variable(scoped, first_value, dtype);
+  const CallScope& call = CallScope::current_or_throw("optimizer");
+  Variable& variable = call.graph().variables().at(call.options().variable_prefix + scoped);
+  if (variable.owner == nullptr) variable.owner = this;
+  TP_CHECK(
+      variable.owner == this, "optimizer",
+      "two optimizers of this graph would share the variable '{}'. Give one of them a scope of "
+      "its own, for example Adam({{.lr = 1e-3, .scope = \"gen\"}}).",
+      scoped);
+  return scalar;
+}
+
+bool Optimizer::has_scalar(const std::string& scope, const std::string& name) {
+  const CallScope& call = CallScope::current_or_throw("optimizer");
+  const std::string full_name = call.options().variable_prefix + name_in(scope, name);
+  return call.graph().variables().find(full_name) != nullptr;
 }
 
 std::vector<at::Tensor> Optimizer::get_slots(const Gradients& gradients, const std::string& slot,
@@ -62,11 +111,10 @@ Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>
   TP_CHECK(cost.requires_grad(), "minimize",
            "the cost depends on no trainable variable. Do not detach it, and compute it from the "
            "model's output.");
+  warn_of_foreign_leaves(cost);
   std::vector<at::Tensor> tensors;
   for (const Variable* variable : variables) tensors.push_back(variable->tensor);
-  const std::vector<at::Tensor> values =
-      torch::autograd::grad({cost}, tensors, {}, /*retain_graph=*/keep_history,
-                            /*create_graph=*/false, /*allow_unused=*/true);
+  const std::vector<at::Tensor> values = differentiate(cost, tensors, keep_history);
 
   Gradients gradients;
   std::vector<std::string> without;
@@ -84,7 +132,7 @@ Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>
     log::warning_once("{} trainable variables have no gradient and will not change: {}.",
                       without.size(), join(without, ", "));
   }
-  return gradients;
+  return averaged(std::move(gradients));
 }
 
 void minimize(Optimizer& optimizer, const at::Tensor& cost,
@@ -96,6 +144,10 @@ void minimize(Optimizer& optimizer, const at::Tensor& cost,
                         /*keep_history=*/false);
   at::NoGradGuard no_grad;
   optimizer.apply_gradients(gradients);
+}
+
+void minimize(Optimizer& optimizer, const at::Tensor& cost, const std::string& regex) {
+  minimize(optimizer, cost, CallScope::current_or_throw("minimize").trainable(regex));
 }
 
 }  // namespace tensorpack

@@ -43,21 +43,27 @@ class Optimizer {
   /// get_slot() of every variable.
   static std::vector<at::Tensor> get_slots(const Gradients& gradients, const std::string& slot,
                                            const Initializer& init = {});
-  /// `<scope>/<name>`, or `name` in no scope.
-  static std::string name_in(const std::string& scope, const std::string& name) {
-    return scope.empty() ? name : scope + "/" + name;
-  }
+  /// The scalar variable `<scope>/<name>`, or `name` in no scope. Throws an Error when another
+  /// optimizer of the graph has it: the two would share a learning rate, or count each other's
+  /// steps.
+  at::Tensor own_scalar(const std::string& scope, const std::string& name, double first_value,
+                        c10::ScalarType dtype = c10::kFloat) const;
+  /// Whether the tower at hand has that variable already.
+  static bool has_scalar(const std::string& scope, const std::string& name);
 };
 
-/// The derivatives of a scalar cost. Variables it does not depend on are left out, with one warning
-/// that names them; throws an Error when none is left. Several costs of one forward pass can be
-/// differentiated, before the first update; the last of them needs no `keep_history`, and saves
-/// memory without.
+/// The derivatives of a scalar cost, averaged over the towers that train together. Variables it
+/// does not depend on are left out, with one warning that names them; throws an Error when none is
+/// left. Several costs of one forward pass can be differentiated, before the first update; the last
+/// of them needs no `keep_history`, and saves memory without.
 Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>& variables,
                             bool keep_history = true);
 
 /// compute_gradients() and apply_gradients(). The forward pass cannot be differentiated again.
 void minimize(Optimizer& optimizer, const at::Tensor& cost,
               const std::vector<Variable*>& variables);
+/// The same for the trainable variables of the tower at hand whose names contain a match of the
+/// regular expression.
+void minimize(Optimizer& optimizer, const at::Tensor& cost, const std::string& regex = "");
 
 }  // namespace tensorpack

@@ -18,7 +18,7 @@ RMSProp::RMSProp(RMSPropOptions options) : options_(std::move(options)) {
 }
 
 void RMSProp::apply_gradients(const Gradients& gradients) {
-  const at::Tensor lr = get_scalar_variable(name_in(options_.scope, "learning_rate"), options_.lr);
+  const at::Tensor lr = own_scalar(options_.scope, "learning_rate", options_.lr);
   std::vector<at::Tensor> means, velocities;
   if (options_.centered) means = get_slots(gradients, "RMSProp_mean");
   if (options_.momentum != 0) velocities = get_slots(gradients, "RMSProp_momentum");

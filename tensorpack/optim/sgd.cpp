@@ -19,7 +19,7 @@ SGD::SGD(SGDOptions options) : options_(std::move(options)) {
 }
 
 void SGD::apply_gradients(const Gradients& gradients) {
-  const at::Tensor lr = get_scalar_variable(name_in(options_.scope, "learning_rate"), options_.lr);
+  const at::Tensor lr = own_scalar(options_.scope, "learning_rate", options_.lr);
   std::vector<at::Tensor> velocities;
   if (options_.momentum != 0) velocities = get_slots(gradients, "Momentum");
   kernels::sgd_(variables_of(gradients), velocities, values_of(gradients), lr,

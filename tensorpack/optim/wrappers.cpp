@@ -3,8 +3,6 @@
 
 #include <ATen/ATen.h>
 
-#include "tensorpack/graph/call_scope.h"
-#include "tensorpack/graph/graph.h"
 #include "tensorpack/optim/apply_if.h"
 #include "tensorpack/utils/error.h"
 
@@ -27,10 +25,8 @@ AccumGradOptimizer::AccumGradOptimizer(Owned<Optimizer> optimizer, int64_t niter
 }
 
 void AccumGradOptimizer::apply_gradients(const Gradients& gradients) {
-  Graph& graph = CallScope::current_or_throw("AccumGradOptimizer").graph();
-  const std::string counter = name_in(options_.scope, "AccumGrad/step");
-  const bool is_first_call = graph.variables().find(counter) == nullptr;
-  at::Tensor step = get_scalar_variable(counter, 0, at::kLong);
+  const bool is_first_call = !has_scalar(options_.scope, "AccumGrad/step");
+  at::Tensor step = own_scalar(options_.scope, "AccumGrad/step", 0, at::kLong);
   step.add_(1);
   const at::Tensor is_due = step.remainder(niter_).eq(0);
   Gradients sums;

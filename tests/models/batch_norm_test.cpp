@@ -6,7 +6,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "tensorpack/models/conv2d.h"
-#include "tensorpack/session/replay_executor.h"
+#include "tensorpack/session/program_executor.h"
 #include "tensorpack/tower/precision.h"
 #include "tests/models/fixture.h"
 #include "tests/support/throws.h"
@@ -147,7 +147,7 @@ TEST(BatchNormTest, ARecordedProgramKeepsTheStatisticsOfBothKinds) {
           return {{"y", BatchNorm("bn", in[0], options)}};
         },
     });
-    ReplayExecutor executor(graph, {});
+    ProgramExecutor executor(graph, {});
     const at::Tensor x = at::randn({4, 3}) + 5;
     for (int i = 0; i < 3; ++i) executor.run(op, {x}, {"y"});
     const at::Tensor first = options.virtual_batch_size ? x.narrow(0, 0, 2) : x;

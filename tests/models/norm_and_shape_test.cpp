@@ -14,7 +14,7 @@
 #include "tensorpack/models/recurrent.h"
 #include "tensorpack/models/symbolic.h"
 #include "tensorpack/models/upsample.h"
-#include "tensorpack/session/replay_executor.h"
+#include "tensorpack/session/program_executor.h"
 #include "tests/models/fixture.h"
 #include "tests/support/capture.h"
 #include "tests/support/throws.h"
@@ -198,7 +198,7 @@ TEST(PrintStatTest, ARecordedProgramLogsTheValueOfEveryRun) {
         return {};
       },
   });
-  ReplayExecutor executor(graph, {});
+  ProgramExecutor executor(graph, {});
   executor.run(op, {at::ones({2})}, {});
   const std::string log = stdout_of([&] { executor.run(op, {at::full({2}, 3.)}, {}); });
   EXPECT_THAT(log, HasSubstr("Twice: shape [2], mean 6, rms 6, values [6, 6]."));

@@ -13,7 +13,7 @@
 #include "tensorpack/optim/rmsprop.h"
 #include "tensorpack/optim/sgd.h"
 #include "tensorpack/optim/wrappers.h"
-#include "tensorpack/session/replay_executor.h"
+#include "tensorpack/session/program_executor.h"
 #include "tensorpack/tower/summary.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tests/support/capture.h"
@@ -112,7 +112,7 @@ TEST(PrintGradientTest, ARecordedProgramLogsInEveryRun) {
   Graph graph;
   auto optimizer = apply_grad_processors(SGD({.lr = 0}), {PrintGradient(".*/W")});
   const Op step = define_step(graph, optimizer);
-  ReplayExecutor executor(graph, {});
+  ProgramExecutor executor(graph, {});
   executor.run(step, {at::ones({2, 3})}, {});
   const std::string log = stdout_of([&] { executor.run(step, {at::ones({2, 3})}, {}); });
   EXPECT_THAT(log, HasSubstr("Gradient of 'fc/W': shape [2, 3], mean "));
@@ -132,7 +132,7 @@ TEST(CheckGradientTest, ARecordedProgramStopsAtNaNBeforeTheUpdate) {
   Graph graph;
   auto optimizer = apply_grad_processors(SGD({.lr = 0.1}), {CheckGradient()});
   const Op step = define_step(graph, optimizer);
-  ReplayExecutor executor(graph, {});
+  ProgramExecutor executor(graph, {});
   const Tensor x = at::ones({2, 3});
   executor.run(step, {x}, {});
   const Tensor before = graph.variables().at("fc/W").tensor.detach().clone();
@@ -151,9 +151,9 @@ void expect_one_large_batch(Inner inner) {
   Graph large_graph, small_graph;
   Inner plain = inner;
   const Op large = define_step(large_graph, plain);
-  AccumGradOptimizer accumulating(inner, 3, {.average = true});
+  AccumGradOptimizer accumulating(Inner(inner), 3, {.average = true});
   const Op small = define_step(small_graph, accumulating);
-  ReplayExecutor large_executor(large_graph, {}), small_executor(small_graph, {});
+  ProgramExecutor large_executor(large_graph, {}), small_executor(small_graph, {});
   for (int i = 0; i < 2; ++i) large_executor.run(large, {data.narrow(0, 12 * i, 12)}, {});
   for (int i = 0; i < 6; ++i) small_executor.run(small, {data.narrow(0, 4 * i, 4)}, {});
   EXPECT_EQ(small_executor.recordings(), 1U);
@@ -233,7 +233,7 @@ TEST(MovingAverageTest, AveragesCanPredict) {
         return {{"y", FullyConnected("fc", in[0], {.units = 2})}};
       },
   });
-  ReplayExecutor executor(graph, {});
+  ProgramExecutor executor(graph, {});
   const Tensor x = at::randn({5, 3});
   for (int i = 0; i < 4; ++i) executor.run(step, {x}, {});
   auto value = [&](const std::string& name) { return graph.variables().at(name).tensor.detach(); };

@@ -14,7 +14,7 @@
 #include "tensorpack/optim/lamb.h"
 #include "tensorpack/optim/rmsprop.h"
 #include "tensorpack/optim/sgd.h"
-#include "tensorpack/session/replay_executor.h"
+#include "tensorpack/session/program_executor.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/error.h"
 
@@ -55,7 +55,7 @@ std::vector<at::Tensor> train_ours(Ours optimizer, const std::vector<at::Tensor>
             return NamedTensors();
           },
   });
-  ReplayExecutor executor(graph, {});
+  ProgramExecutor executor(graph, {});
   for (int i = 0; i < kSteps; ++i) {
     if (i == kChangeOfRate) graph.variables().at("learning_rate").tensor.fill_(kLaterRate);
     executor.run(step, {batches[i]}, {});
@@ -318,7 +318,7 @@ TEST(MinimizeTest, OddCostsAreErrors) {
               ThrowsMessage<Error>(HasSubstr("must be a scalar, got a tensor of shape [3]")));
   EXPECT_THAT([&] { minimize(sgd, w.detach().sum(), variables); },
               ThrowsMessage<Error>(HasSubstr("depends on no trainable variable")));
-  EXPECT_THAT([&] { minimize(sgd, w.sum(), {}); },
+  EXPECT_THAT([&] { minimize(sgd, w.sum(), std::vector<Variable*>()); },
               ThrowsMessage<Error>(HasSubstr("there is no trainable variable")));
 }
 

@@ -8,6 +8,8 @@
 #include "tensorpack/optim/moving_average.h"
 #include "tensorpack/optim/sgd.h"
 #include "tensorpack/tower/tower_context.h"
+#include "tests/support/capture.h"
+#include "tests/support/throws.h"
 
 namespace tensorpack {
 namespace {
@@ -34,6 +36,50 @@ TEST(SeveralOptimizersTest, ScopeKeepsTheCountersOfWrappersApart) {
   minimize(optimizer, graph.variables().at("w").tensor * 2, graph.variables().trainable());
   EXPECT_EQ(graph.variables().at("gen/loss_scale/good_steps").tensor.item<int64_t>(), 1);
   EXPECT_EQ(graph.variables().at("gen/MovingAverage/step").tensor.item<double>(), 1);
+}
+
+TEST(SeveralOptimizersTest, TwoWithoutAScopeAreAnError) {
+  Graph graph;
+  TowerContext tower(graph);
+  at::NoGradGuard no_grad;
+  get_variable("w", {});
+  const Gradients gradients = {{&graph.variables().at("w"), at::ones({})}};
+  Adam first({.lr = 0.1});
+  SGD second({.lr = 0.2});
+  first.apply_gradients(gradients);
+  first.apply_gradients(gradients);
+  EXPECT_ERROR(second.apply_gradients(gradients),
+               "[optimizer] two optimizers of this graph would share the variable "
+               "'learning_rate'. Give one of them a scope of its own");
+}
+
+TEST(SeveralOptimizersTest, MinimisingTwicePointsToComputeGradients) {
+  Graph graph;
+  TowerContext tower(graph);
+  SGD first({.scope = "a"}), second({.scope = "b"});
+  const at::Tensor shared = get_variable("w", {}, init::ones()).exp();
+  minimize(first, shared.square());
+  EXPECT_ERROR(minimize(second, shared * 2), "with compute_gradients(), and then");
+}
+
+TEST(SeveralOptimizersTest, LeavesThatAreNoVariablesAreTold) {
+  Graph graph;
+  TowerContext tower(graph);
+  SGD sgd;
+  const at::Tensor foreign = at::ones({2, 3}).set_requires_grad(true);
+  const std::string log =
+      stdout_of([&] { minimize(sgd, (get_variable("w", {3}, init::ones()) * foreign).sum()); });
+  EXPECT_THAT(log,
+              testing::HasSubstr("The cost depends on 1 tensors that require gradients but are "
+                                 "no variables of the graph, of shapes [2, 3]"));
+}
+
+TEST(SeveralOptimizersTest, ABadRegularExpressionIsAnErrorThatSaysSo) {
+  Graph graph;
+  TowerContext tower(graph);
+  SGD sgd;
+  const at::Tensor cost = get_variable("w", {}, init::ones()) * 2;
+  EXPECT_ERROR(minimize(sgd, cost, "w("), "'w(' is not a regular expression");
 }
 
 }  // namespace

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/models/adopt.h"
+
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tensorpack/graph/call_scope.h"
+#include "tensorpack/graph/graph.h"
+#include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/tower/tower_context.h"
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack::detail {
+namespace {
+
+using torch::nn::Module;
+
+// What becomes a variable, by name: "0.weight" is "0/weight".
+struct Member {
+  std::string name = {};
+  at::Tensor tensor = {};
+  VariableRole role = VariableRole::kTrainable;
+};
+
+std::vector<Member> members_of(const Module& module) {
+  std::vector<Member> members;
+  const auto add = [&](std::string name, const at::Tensor& tensor, VariableRole role) {
+    std::replace(name.begin(), name.end(), '.', '/');
+    members.push_back({std::move(name), tensor, role});
+  };
+  for (const auto& item : module.named_parameters()) {
+    if (!item.value().defined()) continue;
+    add(item.key(), item.value(),
+        item.value().requires_grad() ? VariableRole::kTrainable : VariableRole::kModel);
+  }
+  for (const auto& item : module.named_buffers()) {
+    if (item.value().defined()) add(item.key(), item.value(), VariableRole::kModel);
+  }
+  return members;
+}
+
+// The module that towers with this prefix call, made a part of the graph by the first of them.
+std::shared_ptr<Module> module_of_tower(CallScope& call, const std::string& path,
+                                        const std::shared_ptr<Module>& module) {
+  Graph& graph = call.graph();
+  const std::string& prefix = call.options().variable_prefix;
+  std::shared_ptr<void>& kept = graph.attachment(prefix + path);
+  if (kept) return std::static_pointer_cast<Module>(kept);
+  std::shared_ptr<Module> own = module;
+  if (!prefix.empty()) {
+    own = module->clone(call.options().device);
+  } else {
+    own->to(call.options().device);
+  }
+  for (const Member& member : members_of(*own)) {
+    graph.adopt_variable(path + "/" + member.name, member.tensor, member.role, prefix);
+  }
+  kept = own;
+  return own;
+}
+
+}  // namespace
+
+std::shared_ptr<Module> adopt_module(const std::string& name, std::shared_ptr<Module> module) {
+  CallScope& call = CallScope::current_or_throw("adopt");
+  TP_CHECK(module != nullptr, "adopt", "the module '{}' is empty. Make it first.", name);
+  const VariableScope scope(name);
+  const std::string& path = VariableScope::current_path();
+  const std::shared_ptr<Module> own = module_of_tower(call, path, module);
+  for (const Member& member : members_of(*own)) call.use_variable(path + "/" + member.name);
+  own->train(is_training());
+  return own;
+}
+
+}  // namespace tensorpack::detail
