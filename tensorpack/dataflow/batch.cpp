@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/dataflow/batch.h"
 
+#include <limits>
+
 #include "tensorpack/dataflow/detail/collate.h"
 #include "tensorpack/utils/error.h"
 
@@ -34,13 +36,22 @@ class Batch final : public DataFlow {
     return collator.take();
   }
 
+  int64_t skip(int64_t count) override {
+    constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+    return batches_of(flow_->skip(count > kMax / size_ ? kMax : count * size_));
+  }
+
   std::optional<int64_t> size() const override {
     const auto points = flow_->size();
     if (!points) return std::nullopt;
-    return options_.remainder ? (*points + size_ - 1) / size_ : *points / size_;
+    return batches_of(*points);
   }
 
  private:
+  int64_t batches_of(int64_t points) const {
+    return points / size_ + (options_.remainder && points % size_ > 0 ? 1 : 0);
+  }
+
   DataFlowPtr flow_;
   int64_t size_;
   BatchOptions options_;

@@ -21,6 +21,16 @@ namespace tensorpack {
 /// One element of a dataflow: a tensor per component, for example {image, label}.
 using DataPoint = std::vector<at::Tensor>;
 
+/// A datapoint of these tensors: for co_yield, where GCC 12 does not take `DataPoint{image,
+/// label}`.
+template <std::convertible_to<at::Tensor>... Tensors>
+DataPoint datapoint(Tensors&&... tensors) {
+  DataPoint point;
+  point.reserve(sizeof...(tensors));
+  (point.push_back(std::forward<Tensors>(tensors)), ...);
+  return point;
+}
+
 /// A source of datapoints. One instance has one consumer, and is used by one thread at a time.
 ///
 /// A flow that was just constructed stands at the beginning of pass 0.
@@ -36,6 +46,17 @@ class DataFlow {
 
   /// The next datapoint, or nullopt at the end of the pass and from then on until start().
   virtual std::optional<DataPoint> next() = 0;
+
+  /// Goes on to where `count` calls of next() would lead, and returns how many datapoints that
+  /// passes over: fewer than `count` only at the end of the pass.
+  ///
+  /// By default they are read and dropped. A flow that can do with less overrides it; what follows
+  /// must be the same.
+  virtual int64_t skip(int64_t count) {
+    int64_t skipped = 0;
+    while (skipped < count && next()) ++skipped;
+    return skipped;
+  }
 
   /// The exact number of datapoints in a pass; nullopt when it is endless or not known.
   virtual std::optional<int64_t> size() const { return std::nullopt; }

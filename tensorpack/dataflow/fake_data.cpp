@@ -4,10 +4,19 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/types.h>
 
+#include <algorithm>
+
 #include "tensorpack/dataflow/rng.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
+namespace {
+
+// A generator of libtorch cannot jump. It is seeded anew for every so many datapoints, so that
+// skip() has to draw fewer than that.
+constexpr int64_t kBlock = 64;
+
+}  // namespace
 
 FakeData::FakeData(std::vector<FakeComponent> components, FakeDataOptions options)
     : components_(std::move(components)),
@@ -24,17 +33,28 @@ FakeData::FakeData(std::vector<FakeComponent> components, FakeDataOptions option
 }
 
 void FakeData::start(int64_t pass) {
-  generator_.set_current_seed(Rng(seed_, pass)());
+  pass_seed_ = Rng(seed_, pass)();
   position_ = 0;
 }
 
 std::optional<DataPoint> FakeData::next() {
   if (position_ == options_.size) return std::nullopt;
+  std::optional<DataPoint> point = options_.random ? draw() : constant_;
   ++position_;
-  return options_.random ? draw() : constant_;
+  return point;
+}
+
+int64_t FakeData::skip(int64_t count) {
+  count = std::min(count, options_.size - position_);
+  const int64_t target = position_ + count;
+  const int64_t block = options_.random ? target / kBlock * kBlock : target;
+  position_ = std::max(position_, block);
+  while (position_ < target) next();
+  return count;
 }
 
 DataPoint FakeData::draw() {
+  if (position_ % kBlock == 0) generator_.set_current_seed(Rng(pass_seed_, position_)());
   DataPoint point;
   for (const FakeComponent& c : components_) {
     if (at::isFloatingType(c.dtype)) {

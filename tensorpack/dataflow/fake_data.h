@@ -36,6 +36,7 @@ class FakeData final : public DataFlow {
 
   void start(int64_t pass) override;
   std::optional<DataPoint> next() override;
+  int64_t skip(int64_t count) override;
   std::optional<int64_t> size() const override { return options_.size; }
 
  private:
@@ -44,6 +45,7 @@ class FakeData final : public DataFlow {
   std::vector<FakeComponent> components_;
   FakeDataOptions options_;
   uint64_t seed_;
+  uint64_t pass_seed_ = 0;
   at::Generator generator_;
   DataPoint constant_;
   int64_t position_ = 0;

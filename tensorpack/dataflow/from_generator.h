@@ -8,7 +8,7 @@ namespace tensorpack {
 
 /// Yields what a coroutine yields; it is called anew for every pass.
 ///
-///   FromGenerator([]() -> Generator<DataPoint> { ...; co_yield point; })
+///   FromGenerator([]() -> Generator<DataPoint> { ...; co_yield datapoint(image, label); })
 ///
 /// A callable that takes an argument gets the number of the pass. Exceptions reach the consumer.
 class FromGenerator final : public DataFlow {

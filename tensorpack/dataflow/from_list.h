@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+
 #include "tensorpack/dataflow/dataflow.h"
 
 namespace tensorpack {
@@ -15,15 +17,21 @@ class FromList final : public DataFlow {
   void start(int64_t /*pass*/) override { position_ = 0; }
 
   std::optional<DataPoint> next() override {
-    if (position_ == points_.size()) return std::nullopt;
+    if (position_ == std::ssize(points_)) return std::nullopt;
     return points_[position_++];
+  }
+
+  int64_t skip(int64_t count) override {
+    count = std::min(count, std::ssize(points_) - position_);
+    position_ += count;
+    return count;
   }
 
   std::optional<int64_t> size() const override { return std::ssize(points_); }
 
  private:
   std::vector<DataPoint> points_;
-  size_t position_ = 0;
+  int64_t position_ = 0;
 };
 
 }  // namespace tensorpack

@@ -18,6 +18,10 @@ class Map final : public DataFlow {
     return std::nullopt;
   }
 
+  int64_t skip(int64_t count) override {
+    return keeps_all_ ? flow_->skip(count) : DataFlow::skip(count);
+  }
+
   std::optional<int64_t> size() const override { return keeps_all_ ? flow_->size() : std::nullopt; }
 
  private:

@@ -13,6 +13,9 @@ Stage map_stage(MapFunction function, bool keeps_all);
 
 /// Applies `function` to every datapoint; one that returns std::optional drops those it maps to
 /// nullopt, and the size of the result is then not known. What it throws reaches the consumer.
+///
+/// A function that drops nothing is not called for datapoints that are skipped: what it returns
+/// should depend on the datapoint alone.
 template <std::invocable<DataPoint> Function>
 Stage map(Function function) {
   using Result = std::invoke_result_t<Function&, DataPoint>;

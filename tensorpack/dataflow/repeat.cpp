@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/dataflow/repeat.h"
 
+#include <algorithm>
+
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -17,17 +19,25 @@ class Repeat final : public DataFlow {
   }
 
   std::optional<DataPoint> next() override {
-    if (auto point = flow_->next()) return point;
-    while (forever() || inner_pass_ + 1 < end_) {
+    auto point = flow_->next();
+    while (!point && has_more_passes()) {
       flow_->start(++inner_pass_);
-      if (auto point = flow_->next()) return point;
-      TP_CHECK(
-          !forever(), "repeat",
-          "pass {} of the flow has no datapoints, so repeating it would never yield one. Check "
-          "what the flow reads, or what map() drops.",
-          inner_pass_);
+      point = flow_->next();
+      check_progress(point.has_value());
     }
-    return std::nullopt;
+    return point;
+  }
+
+  int64_t skip(int64_t count) override {
+    int64_t skipped = flow_->skip(count);
+    while (skipped < count && has_more_passes()) {
+      skipped += jump_over_passes(count - skipped);
+      flow_->start(++inner_pass_);
+      const int64_t in_pass = flow_->skip(count - skipped);
+      check_progress(in_pass > 0);
+      skipped += in_pass;
+    }
+    return skipped;
   }
 
   std::optional<int64_t> size() const override {
@@ -38,6 +48,25 @@ class Repeat final : public DataFlow {
 
  private:
   bool forever() const { return times_ == kForever; }
+  bool has_more_passes() const { return forever() || inner_pass_ + 1 < end_; }
+
+  // Leaves out whole passes, but for the last one that is needed, and returns how many datapoints
+  // they have.
+  int64_t jump_over_passes(int64_t count) {
+    const int64_t size = flow_->size().value_or(0);
+    if (size <= 0) return 0;
+    int64_t passes = (count - 1) / size;
+    if (!forever()) passes = std::min(passes, end_ - inner_pass_ - 2);
+    inner_pass_ += passes;
+    return passes * size;
+  }
+
+  void check_progress(bool has_datapoints) const {
+    TP_CHECK(has_datapoints || !forever(), "repeat",
+             "pass {} of the flow has no datapoints, so repeating it would never yield one. Check "
+             "what the flow reads, or what map() drops.",
+             inner_pass_);
+  }
 
   DataFlowPtr flow_;
   int64_t times_;

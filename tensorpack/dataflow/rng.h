@@ -4,21 +4,11 @@
 
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <vector>
 
+#include "tensorpack/utils/seed.h"
+
 namespace tensorpack {
-
-/// Makes every flow constructed from now on without a seed reproducible.
-///
-/// The n-th such flow gets the n-th seed derived from `seed`, so that no two draw alike.
-void set_global_seed(uint64_t seed);
-
-/// The seed of this process: the one given to set_global_seed(), else one drawn once at random.
-uint64_t global_seed();
-
-/// `seed` if there is one, else the next seed derived from global_seed().
-uint64_t seed_or_next(std::optional<uint64_t> seed);
 
 /// The SplitMix64 generator, a UniformRandomBitGenerator.
 class Rng {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/dataflow/shuffle.h"
 
+#include <map>
+#include <numeric>
+
 #include "tensorpack/dataflow/rng.h"
 #include "tensorpack/utils/error.h"
 
@@ -16,6 +19,7 @@ class Shuffle final : public DataFlow {
     flow_->start(pass);
     buffer_.clear();
     rng_ = Rng(seed_, pass);
+    read_ = 0;
     ended_ = false;
   }
 
@@ -28,14 +32,71 @@ class Shuffle final : public DataFlow {
     return point;
   }
 
+  // Plays the game with numbers in place of datapoints first: those that would have been yielded
+  // need not be read. Only where the size is known can that be told.
+  int64_t skip(int64_t count) override {
+    const auto size = flow_->size();
+    if (!size) return DataFlow::skip(count);
+    std::vector<int64_t> slots(buffer_.size());  // a place in the old buffer, or -1 - the number
+    std::iota(slots.begin(), slots.end(), 0);    // of one still to be read
+    int64_t skipped = 0;
+    int64_t arrived = read_;
+    for (; skipped < count; ++skipped) {
+      for (; arrived < *size && std::ssize(slots) < buffer_size_; ++arrived) {
+        slots.push_back(-1 - arrived);
+      }
+      if (slots.empty()) break;
+      std::swap(slots[rng_.below(slots.size())], slots.back());
+      slots.pop_back();
+    }
+    read_into(slots, arrived);
+    return skipped;
+  }
+
   std::optional<int64_t> size() const override { return flow_->size(); }
 
  private:
+  // Makes the buffer that `slots` describes, having gone on to datapoint number `arrived`.
+  void read_into(const std::vector<int64_t>& slots, int64_t arrived) {
+    std::vector<DataPoint> buffer(slots.size());
+    std::map<int64_t, size_t> wanted;  // by the order in which they come
+    for (size_t i = 0; i < slots.size(); ++i) {
+      if (slots[i] >= 0) {
+        buffer[i] = std::move(buffer_[slots[i]]);
+      } else {
+        wanted.emplace(-1 - slots[i], i);
+      }
+    }
+    for (const auto& [number, slot] : wanted) {
+      skip_to(number);
+      auto point = flow_->next();
+      check_size(point.has_value());
+      buffer[slot] = std::move(*point);
+      ++read_;
+    }
+    skip_to(arrived);
+    buffer_ = std::move(buffer);
+  }
+
+  void skip_to(int64_t number) {
+    const int64_t skipped = flow_->skip(number - read_);
+    check_size(skipped == number - read_);
+    read_ = number;
+  }
+
+  void check_size(bool is_right) const {
+    TP_CHECK(is_right, "shuffle",
+             "a pass of the flow has ended before the {} datapoints that its size() says. Correct "
+             "size(), or leave it out.",
+             *flow_->size());
+  }
+
   void fill() {
     while (!ended_ && std::ssize(buffer_) < buffer_size_) {
       auto point = flow_->next();
       if (point) {
         buffer_.push_back(std::move(*point));
+        ++read_;
       } else {
         ended_ = true;
       }
@@ -47,6 +108,7 @@ class Shuffle final : public DataFlow {
   uint64_t seed_;
   Rng rng_;
   std::vector<DataPoint> buffer_;
+  int64_t read_ = 0;  // of the pass
   bool ended_ = false;
 };
 

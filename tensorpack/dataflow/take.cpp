@@ -23,6 +23,12 @@ class Take final : public DataFlow {
     return flow_->next();
   }
 
+  int64_t skip(int64_t count) override {
+    const int64_t skipped = flow_->skip(std::min(count, left_));
+    left_ -= skipped;
+    return skipped;
+  }
+
   // Of a flow that does not know its size, nobody knows whether it reaches `count`.
   std::optional<int64_t> size() const override {
     const auto size = flow_->size();

@@ -8,6 +8,7 @@ FeedInput::FeedInput(Owned<DataFlow> flow, FeedInputOptions options)
 
 void FeedInput::reset_state(int64_t position) {
   stream_.seek(position);
+  position_ = position;
   started_ = true;
   stopped_ = false;
 }
@@ -15,7 +16,9 @@ void FeedInput::reset_state(int64_t position) {
 std::optional<DataPoint> FeedInput::next() {
   if (stopped_) return std::nullopt;
   if (!started_) reset_state();
-  return stream_.next();
+  std::optional<DataPoint> batch = stream_.next();
+  if (batch) ++position_;
+  return batch;
 }
 
 }  // namespace tensorpack

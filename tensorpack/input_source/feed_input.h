@@ -14,18 +14,20 @@ struct FeedInputOptions {
 
 /// Takes each batch from a dataflow when it is asked for, on the thread that asks.
 ///
-/// Simple and exact, but the loop waits for the data. QueueInput works ahead.
+/// Simple and exact, but the loop waits for the data, come what may. QueueInput works ahead.
 class FeedInput final : public InputSource {
  public:
   explicit FeedInput(Owned<DataFlow> flow, FeedInputOptions options = {});
 
   void reset_state(int64_t position = 0) override;
   std::optional<DataPoint> next() override;
+  int64_t position() const override { return position_; }
   std::optional<int64_t> size() const override { return stream_.size(); }
   void stop() override { stopped_ = true; }
 
  private:
   detail::FlowStream stream_;
+  int64_t position_ = 0;
   bool started_ = false;
   bool stopped_ = false;
 };

@@ -25,8 +25,15 @@ class InputSource {
   /// A failure to produce the data is thrown here, on the consumer's thread.
   virtual std::optional<DataPoint> next() = 0;
 
+  /// The number, in the endless stream of passes, of the datapoint that next() gives: what was made
+  /// ahead and not handed out does not count. reset_state(position()) changes nothing.
+  virtual int64_t position() const = 0;
+
   /// Batches per pass over the data; nullopt when it is endless or not known.
   virtual std::optional<int64_t> size() const { return std::nullopt; }
+
+  /// The source whose batches this one hands on, or this one itself.
+  virtual const InputSource& origin() const { return *this; }
 
   /// Ends whatever works ahead. Called after the loop, and by the destructor.
   virtual void stop() {}

@@ -10,8 +10,9 @@ namespace tensorpack {
 class QueueInput::Impl {
  public:
   Impl(DataFlowPtr flow, QueueInputOptions options)
-      : stream_(std::move(flow), "QueueInput", options.infinite),
-        size_(stream_.size()),
+      : stream_(
+            std::make_shared<detail::FlowStream>(std::move(flow), "QueueInput", options.infinite)),
+        size_(stream_->size()),
         capacity_(options.capacity) {
     TP_CHECK(capacity_ > 0, "QueueInput", "the capacity must be positive, got {}.", capacity_);
   }
@@ -22,8 +23,9 @@ class QueueInput::Impl {
     producer_ = std::make_unique<Producer>(
         Producer::Work{.thread_name = "QueueInput",
                        .capacity = static_cast<size_t>(capacity_),
-                       .start = [this, position] { stream_.seek(position); },
-                       .make = [this] { return stream_.next(); }});
+                       .start = [stream = stream_, position] { stream->seek(position); },
+                       .make = [stream = stream_] { return stream->next(); }});
+    position_ = position;
     stopped_ = false;
   }
 
@@ -37,19 +39,23 @@ class QueueInput::Impl {
       if (stopped_) return std::nullopt;
       start(0);
     }
-    return producer_->next();
+    std::optional<DataPoint> batch = producer_->next();
+    if (batch) ++position_;
+    return batch;
   }
 
+  int64_t position() const { return position_; }
   std::optional<int64_t> size() const { return size_; }
   int64_t queue_size() const { return producer_ ? static_cast<int64_t>(producer_->size()) : 0; }
 
  private:
   using Producer = detail::Producer<DataPoint>;
 
-  detail::FlowStream stream_;
+  std::shared_ptr<detail::FlowStream> stream_;  // shared with the thread
   // Asked once: while the producer runs, the flow is its alone.
   std::optional<int64_t> size_;
   int64_t capacity_;
+  int64_t position_ = 0;
   bool stopped_ = false;
   std::unique_ptr<Producer> producer_;
 };
@@ -62,6 +68,7 @@ QueueInput::~QueueInput() = default;
 
 void QueueInput::reset_state(int64_t position) { impl_->start(position); }
 std::optional<DataPoint> QueueInput::next() { return impl_->next(); }
+int64_t QueueInput::position() const { return impl_->position(); }
 std::optional<int64_t> QueueInput::size() const { return impl_->size(); }
 void QueueInput::stop() { impl_->stop(); }
 int64_t QueueInput::queue_size() const { return impl_->queue_size(); }

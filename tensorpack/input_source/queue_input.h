@@ -29,6 +29,7 @@ class QueueInput final : public InputSource {
 
   void reset_state(int64_t position = 0) override;
   std::optional<DataPoint> next() override;
+  int64_t position() const override;
   std::optional<int64_t> size() const override;
 
   /// Waits for the flow to finish the batch it is making, and ends the thread.

@@ -8,10 +8,10 @@
 
 #include <deque>
 
-#include "tensorpack/graph/torch_compat.h"
 #include "tensorpack/input_source/detail/producer.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/torch_compat.h"
 
 namespace tensorpack {
 namespace {
@@ -67,24 +67,25 @@ class Copier {
 class StagingInput::Impl {
  public:
   Impl(Owned<InputSource> source, StagingInputOptions options)
-      : source_(std::move(source)), options_(options) {
+      : source_(std::unique_ptr<InputSource>(std::move(source))), options_(options) {
     TP_CHECK(static_cast<bool>(source_), "StagingInput", "there is no source. Pass one.");
     TP_CHECK(options_.ahead > 0 && options_.steps_in_flight > 0, "StagingInput",
              "ahead {} and steps_in_flight {} must be positive.", options_.ahead,
              options_.steps_in_flight);
     size_ = source_->size();
-    if (options_.device.is_cuda()) copier_.emplace(options_.device);
+    if (options_.device.is_cuda()) copier_ = std::make_shared<Copier>(options_.device);
   }
 
   void start(int64_t position) {
     stop();
     // Here, so that a wrong position is the caller's error.
     source_->reset_state(position);
-    producer_ =
-        std::make_unique<Producer>(Producer::Work{.thread_name = "StagingInput",
-                                                  .capacity = static_cast<size_t>(options_.ahead),
-                                                  .start = [] {},
-                                                  .make = [this] { return make(); }});
+    producer_ = std::make_unique<Producer>(Producer::Work{
+        .thread_name = "StagingInput",
+        .capacity = static_cast<size_t>(options_.ahead),
+        .start = [] {},
+        .make = [source = source_, copier = copier_] { return make(*source, copier.get()); }});
+    position_ = position;
     stopped_ = false;
   }
 
@@ -102,6 +103,7 @@ class StagingInput::Impl {
     }
     std::optional<Staged> staged = producer_->next();
     if (!staged) return std::nullopt;
+    ++position_;
     if (staged->arrival) {
       copier_->hand_over(*staged);
       limit_steps_in_flight();
@@ -109,15 +111,17 @@ class StagingInput::Impl {
     return std::move(staged->batch);
   }
 
+  int64_t position() const { return position_; }
   std::optional<int64_t> size() const { return size_; }
+  const InputSource& origin() const { return source_->origin(); }
 
  private:
   using Producer = detail::Producer<Staged>;
 
-  std::optional<Staged> make() {
-    std::optional<DataPoint> batch = source_->next();
+  static std::optional<Staged> make(InputSource& source, const Copier* copier) {
+    std::optional<DataPoint> batch = source.next();
     if (!batch) return std::nullopt;
-    return copier_ ? copier_->stage(std::move(*batch)) : Staged{std::move(*batch), nullptr};
+    return copier ? copier->stage(std::move(*batch)) : Staged{std::move(*batch), nullptr};
   }
 
   // Without it a loop that waits for nothing would fill the memory with batches still to be used.
@@ -128,12 +132,13 @@ class StagingInput::Impl {
     in_flight_.pop_front();
   }
 
-  Owned<InputSource> source_;
+  std::shared_ptr<InputSource> source_;  // shared with the thread, as is the copier
   StagingInputOptions options_;
   // Asked once: while the producer runs, the source is its alone.
   std::optional<int64_t> size_;
-  std::optional<Copier> copier_;
+  std::shared_ptr<Copier> copier_;
   std::deque<c10::Event> in_flight_;
+  int64_t position_ = 0;
   bool stopped_ = false;
   std::unique_ptr<Producer> producer_;
 };
@@ -146,8 +151,10 @@ StagingInput::~StagingInput() = default;
 
 void StagingInput::reset_state(int64_t position) { impl_->start(position); }
 std::optional<DataPoint> StagingInput::next() { return impl_->next(); }
+int64_t StagingInput::position() const { return impl_->position(); }
 std::optional<int64_t> StagingInput::size() const { return impl_->size(); }
 void StagingInput::stop() { impl_->stop(); }
+const InputSource& StagingInput::origin() const { return impl_->origin(); }
 
 Owned<InputSource> staged(Owned<InputSource> source, c10::Device device) {
   if (!device.is_cuda() || dynamic_cast<StagingInput*>(source.get()) != nullptr) return source;

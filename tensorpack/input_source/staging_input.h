@@ -33,7 +33,10 @@ class StagingInput final : public InputSource {
 
   void reset_state(int64_t position = 0) override;
   std::optional<DataPoint> next() override;
+  int64_t position() const override;
   std::optional<int64_t> size() const override;
+
+  const InputSource& origin() const override;
 
   /// Waits for the source to finish the batch it is making, and ends the thread and the source.
   void stop() override;

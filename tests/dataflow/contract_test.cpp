@@ -22,9 +22,9 @@ FromGenerator counting() {
   });
 }
 
-FakeData fake(bool random) {
+FakeData fake(bool random, int64_t size = 6) {
   return FakeData({{.shape = {3}}, {.dtype = torch::kLong, .high = 10}},
-                  {.size = 6, .random = random, .seed = 7});
+                  {.size = size, .random = random, .seed = 7});
 }
 
 DataPoint add_one(DataPoint point) { return {point[0] + 1}; }
@@ -49,12 +49,14 @@ class DataFlowContractTest : public testing::TestWithParam<Case> {};
 TEST_P(DataFlowContractTest, PassesRepeat) { expect_passes_repeat(GetParam().make); }
 TEST_P(DataFlowContractTest, RestartsInMidPass) { expect_restarts_in_mid_pass(GetParam().make); }
 TEST_P(DataFlowContractTest, SizeIsTrue) { expect_true_size(GetParam().make); }
+TEST_P(DataFlowContractTest, SkipsAsIfRead) { expect_skips_as_if_read(GetParam().make); }
 TEST_P(DataFlowContractTest, IsDestroyedCleanly) { expect_destroyed_cleanly(GetParam().make); }
 
 INSTANTIATE_TEST_SUITE_P(Sources, DataFlowContractTest,
                          testing::Values(Case{"FromList", [] { return own(numbers(7)); }},
                                          Case{"FromGenerator", [] { return own(counting()); }},
                                          Case{"FakeData", [] { return own(fake(true)); }},
+                                         Case{"LargeFakeData", [] { return own(fake(true, 180)); }},
                                          Case{"ConstantFakeData", [] { return own(fake(false)); }}),
                          [](const auto& info) { return info.param.name; });
 
@@ -65,7 +67,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"BatchRemainder", [] { return numbers(7) | batch(3, {.remainder = true}); }},
         Case{"Shuffle", [] { return numbers(9) | shuffle({.seed = 1}); }},
         Case{"ShuffleBuffer", [] { return numbers(9) | shuffle(4, {.seed = 1}); }},
+        Case{"LongShuffleBuffer", [] { return numbers(180) | shuffle(20, {.seed = 1}); }},
+        Case{"ShuffleOfUnknownSize", [] { return counting() | shuffle(3, {.seed = 1}); }},
         Case{"Repeat", [] { return numbers(4) | shuffle({.seed = 1}) | repeat(3); }},
+        Case{"RepeatOfUnknownSize", [] { return counting() | repeat(3); }},
         Case{"RepeatForever", [] { return numbers(4) | shuffle({.seed = 1}) | repeat(); }},
         Case{"Map", [] { return numbers(4) | map(add_one); }},
         Case{"MapThatDrops", [] { return numbers(5) | map(keep_even); }},

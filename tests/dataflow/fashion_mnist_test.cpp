@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "tensorpack/dataflow/dataset/idx.h"
@@ -65,6 +66,7 @@ TEST(IdxTest, EveryDefectNamesTheFileAndWhatWasFound) {
   refused(idx_bytes({2, 3}, "abcdefg"), "goes on after the 6 bytes");
   refused(std::string("\0\0\x08\3\x7f\xff\xff\xff\x7f\xff\xff\xff\x7f\xff\xff\xff", 16),
           "impossible shape");
+  refused(std::string("\0\0\x08\2\0\1\0\0\0\1\0\0", 12), "impossible shape [65536, 65536]");
   EXPECT_THAT([&] { read_idx(dir / "none"); },
               ThrowsMessage<Error>(AllOf(HasSubstr("cannot open"), HasSubstr("No such file"))));
 }
@@ -108,6 +110,7 @@ TEST(FashionMnistTest, KeepsTheContract) {
   expect_passes_repeat(make);
   expect_restarts_in_mid_pass(make);
   expect_true_size(make);
+  expect_skips_as_if_read(make);
   expect_destroyed_cleanly(make);
   expect_movable(FashionMnist("train", {.dir = dir.path(), .seed = 1}));
 }
@@ -183,7 +186,35 @@ TEST_F(RealFashionMnistTest, TruncatedArchiveIsAnError) {
   write_file_atomically(dir / name, read_file(kDebian / name).substr(0, 3000));
   EXPECT_THAT([&] { FashionMnist("test", {.dir = dir.path()}); },
               ThrowsMessage<Error>(AllOf(HasSubstr((dir / name).string()), HasSubstr("cut off"),
-                                         HasSubstr("10000 bytes"))));
+                                         HasSubstr("unexpected end of file"))));
+}
+
+// The data comes out whole, and only what follows it, which nobody asks for, tells.
+TEST_F(RealFashionMnistTest, EveryFlippedBitAndEveryMissingByteOfAnArchiveIsAnError) {
+  const TempDir dir;
+  const std::string whole = read_file(kDebian / "t10k-labels-idx1-ubyte.gz");
+  const fs::path path = dir / "labels.gz";
+  const auto refused = [&](const std::string& bytes) {
+    std::ofstream(path, std::ios::binary) << bytes;
+    EXPECT_THROW(read_idx(path), Error);
+  };
+  for (size_t missing = 1; missing <= 16; ++missing) {
+    SCOPED_TRACE(missing);
+    refused(whole.substr(0, whole.size() - missing));
+  }
+  const size_t data = whole.find('\0', 10) + 1;  // after the name of the file in the header
+  for (size_t i = data; i < whole.size(); i += 1 + (whole.size() - data) / 300) {
+    SCOPED_TRACE(i);
+    std::string flipped = whole;
+    flipped[i] = static_cast<char>(flipped[i] ^ (1 << i % 8));
+    refused(flipped);
+  }
+  for (size_t i = whole.size() - 8; i < whole.size(); ++i) {
+    SCOPED_TRACE(i);
+    std::string flipped = whole;
+    flipped[i] = static_cast<char>(flipped[i] ^ 1);
+    refused(flipped);
+  }
 }
 
 }  // namespace

@@ -79,6 +79,7 @@ class StagedInput final : public InputSource {
       : staging_(QueueInput(std::move(flow), options)) {}
   void reset_state(int64_t position = 0) override { staging_.reset_state(position); }
   std::optional<DataPoint> next() override { return staging_.next(); }
+  int64_t position() const override { return staging_.position(); }
   std::optional<int64_t> size() const override { return staging_.size(); }
   void stop() override { staging_.stop(); }
 
@@ -145,6 +146,45 @@ TYPED_TEST(InputSourceTest, WholePassesAreSkippedWithoutReadingThem) {
   }
   EXPECT_THAT(record.started, ElementsAre(100'000'000));
   EXPECT_EQ(record.read.at(2), 10'000'000'002);
+}
+
+TYPED_TEST(InputSourceTest, PositionIsThatOfTheBatchesHandedOut) {
+  for (const bool knows_size : {true, false}) {
+    TypeParam source(Probe(3, knows_size));
+    EXPECT_EQ(source.position(), 0);
+    read(source, 4);
+    EXPECT_EQ(source.position(), 4) << "whatever was made ahead";
+    source.reset_state(8);
+    EXPECT_EQ(source.position(), 8);
+    read(source, 2);
+    source.reset_state(source.position());
+    EXPECT_THAT(read(source, 3), ElementsAre(301, 302, 400)) << "goes on as without the reset";
+    source.stop();
+    EXPECT_EQ(source.position(), 13);
+  }
+}
+
+TYPED_TEST(InputSourceTest, TheEndAndFailuresAreNoBatches) {
+  TypeParam finite(Probe(3, true), {.infinite = false});
+  read(finite, 10);
+  EXPECT_EQ(finite.position(), 3);
+  TypeParam failing(fails_after(2));
+  read(failing, 2);
+  EXPECT_THROW(failing.next(), std::out_of_range);
+  EXPECT_EQ(failing.position(), 2);
+}
+
+TEST(FeedInputTest, WhatIsSkippedIsNotMade) {
+  int64_t made = 0;
+  FeedInput source(numbers(100) | map([&made](DataPoint p) {
+                     ++made;
+                     return p;
+                   }) |
+                   batch(2));
+  source.reset_state(80);
+  EXPECT_EQ(made, 0);
+  EXPECT_EQ(source.next()->at(0)[0].item<int64_t>(), 60);
+  EXPECT_EQ(made, 2);
 }
 
 TYPED_TEST(InputSourceTest, NegativePositionIsAnError) {

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -88,6 +89,12 @@ std::optional<DataPoint> FashionMnist::next() {
   at::Tensor label(at::detail::empty_cpu({}, at::kLong));
   *static_cast<int64_t*>(label.data_ptr()) = static_cast<const uint8_t*>(labels_.data_ptr())[index];
   return DataPoint{std::move(image), std::move(label)};
+}
+
+int64_t FashionMnist::skip(int64_t count) {
+  count = std::min(count, images_.size(0) - position_);
+  position_ += count;
+  return count;
 }
 
 }  // namespace tensorpack

@@ -25,6 +25,7 @@ class FashionMnist final : public DataFlow {
 
   void start(int64_t pass) override;
   std::optional<DataPoint> next() override;
+  int64_t skip(int64_t count) override;
   std::optional<int64_t> size() const override { return images_.size(0); }
 
  private:

@@ -16,9 +16,8 @@ namespace tensorpack {
 namespace {
 
 constexpr uint8_t kUnsignedByte = 0x08;
-// More dimensions or bytes than any real file: what exceeds them is a damaged header.
+// More dimensions than any real file has: a larger number is a damaged header.
 constexpr int kMaxDimensions = 8;
-constexpr int64_t kMaxBytes = int64_t{1} << 40;
 
 class IdxReader {
  public:
@@ -26,9 +25,10 @@ class IdxReader {
 
   at::Tensor read() {
     const std::vector<int64_t> shape = read_shape();
+    const int64_t most = source_.most_bytes();
     int64_t count = 1;
     for (const int64_t size : shape) {
-      TP_CHECK(size == 0 || count <= kMaxBytes / size, "read_idx",
+      TP_CHECK(size == 0 || count <= most / size, "read_idx",
                "'{}' claims the impossible shape [{}]. The file is damaged, get it again.",
                path_.string(), fmt::join(shape, ", "));
       count *= size;

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <limits>
+#include <system_error>
 
 #include "tensorpack/utils/error.h"
 
@@ -18,7 +20,7 @@ namespace tensorpack::detail {
 
 // zlib reads plain files too.
 struct ByteSource::Impl {
-  explicit Impl(const std::filesystem::path& path) : file(gzopen(path.c_str(), "rb")) {
+  explicit Impl(const std::filesystem::path& path) : path(path), file(gzopen(path.c_str(), "rb")) {
     if (file) gzbuffer(file, 1 << 18);
   }
   ~Impl() {
@@ -35,16 +37,27 @@ struct ByteSource::Impl {
       if (got <= 0) break;
       total += got;
     }
+    if (total < count) check_end();
     return total;
   }
 
+  // zlib tells nothing of a wrong checksum or a missing end in what it returns.
+  void check_end() const {
+    int code = Z_OK;
+    const char* reason = gzerror(file, &code);
+    if (code == Z_ERRNO) reason = std::strerror(errno);
+    TP_CHECK(code == Z_OK || code == Z_STREAM_END, "read",
+             "'{}' is damaged or cut off: {}. Get the file again.", path.string(), reason);
+  }
+
+  std::filesystem::path path;
   gzFile file;
 };
 
 #else
 
 struct ByteSource::Impl {
-  explicit Impl(const std::filesystem::path& path) : file(path, std::ios::binary) {
+  explicit Impl(const std::filesystem::path& path) : path(path), file(path, std::ios::binary) {
     TP_CHECK(path.extension() != ".gz", "read",
              "'{}' is compressed, but the library was built "
              "without zlib. Unpack it with gunzip, or build again with zlib installed.",
@@ -54,9 +67,11 @@ struct ByteSource::Impl {
 
   int64_t read(char* to, int64_t count) {
     file.read(to, count);
+    TP_CHECK(!file.bad(), "read", "'{}' cannot be read. Get the file again.", path.string());
     return file.gcount();
   }
 
+  std::filesystem::path path;
   std::ifstream file;
 };
 
@@ -70,6 +85,13 @@ ByteSource::ByteSource(const std::filesystem::path& path) {
 }
 
 ByteSource::~ByteSource() = default;
+
+int64_t ByteSource::most_bytes() const {
+  constexpr int64_t kDeflate = 1032;  // no more can be got out of a byte
+  std::error_code unknown;
+  const auto size = std::filesystem::file_size(impl_->path, unknown);
+  return unknown ? std::numeric_limits<int64_t>::max() : static_cast<int64_t>(size) * kDeflate;
+}
 
 int64_t ByteSource::read(void* to, int64_t count) {
   return impl_->read(static_cast<char*>(to), count);

@@ -14,8 +14,12 @@ class ByteSource {
   explicit ByteSource(const std::filesystem::path& path);
   ~ByteSource();
 
-  /// Reads up to `count` bytes. Fewer were read only if the file ends there or is damaged.
+  /// Reads up to `count` bytes, and fewer only if the file ends there. Throws Error if it is
+  /// damaged, as its checksum tells at its end, or has no end.
   int64_t read(void* to, int64_t count);
+
+  /// More bytes than this cannot be in a file of its size, packed or not.
+  int64_t most_bytes() const;
 
  private:
   struct Impl;

@@ -14,15 +14,10 @@ void FlowStream::seek(int64_t position) {
   TP_CHECK(position >= 0, where_, "the position must not be negative, got {}.", position);
   const int64_t size = flow_->size().value_or(0);
   peeked_.reset();
-  if (size > 0) {
-    start_pass(position / size);
-    for (int64_t i = 0; i < position % size; ++i) next_of_any_pass();
-    return;
-  }
-  start_pass(0);
-  for (int64_t i = 0; i < position; ++i) next_of_any_pass();
+  start_pass(size > 0 ? position / size : 0);
+  skip(size > 0 ? position % size : position);
   // Whether the position is the end of one pass or the beginning of another, only the flow can say.
-  if (position > 0) peeked_ = next_of_any_pass();
+  if (size == 0 && position > 0) peeked_ = next_of_any_pass();
 }
 
 std::optional<DataPoint> FlowStream::next() {
@@ -35,17 +30,31 @@ void FlowStream::start_pass(int64_t pass) {
   flow_->start(pass);
 }
 
+void FlowStream::skip(int64_t count) {
+  count -= flow_->skip(count);
+  while (count > 0) {
+    start_pass(pass_ + 1);
+    const int64_t skipped = flow_->skip(count);
+    check_progress(skipped > 0);
+    count -= skipped;
+  }
+}
+
 std::optional<DataPoint> FlowStream::next_of_any_pass() {
   auto point = flow_->next();
   if (point) return point;
   start_pass(pass_ + 1);
   point = flow_->next();
+  check_progress(point.has_value());
+  return point;
+}
+
+void FlowStream::check_progress(bool has_datapoints) const {
   TP_CHECK(
-      point, where_,
+      has_datapoints, where_,
       "pass {} of the dataflow has no datapoints, so going on would never yield one. Check what "
       "the flow reads, what map() drops, and whether a batch is larger than a pass.",
       pass_);
-  return point;
 }
 
 }  // namespace tensorpack::detail

@@ -14,7 +14,7 @@ class FlowStream {
 
   /// Goes to datapoint number `position` of the stream.
   ///
-  /// Where the flow knows its size, whole passes are skipped without reading them.
+  /// Where the flow knows its size, whole passes are left out; the rest is for DataFlow::skip().
   void seek(int64_t position);
 
   /// The next datapoint. Throws Error rather than searching forever in passes without datapoints.
@@ -24,6 +24,8 @@ class FlowStream {
 
  private:
   void start_pass(int64_t pass);
+  void skip(int64_t count);
+  void check_progress(bool has_datapoints) const;
   std::optional<DataPoint> next_of_any_pass();
 
   DataFlowPtr flow_;

@@ -1,25 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <future>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "tensorpack/utils/bounded_queue.h"
+#include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/signals.h"
 #include "tensorpack/utils/thread.h"
 
 namespace tensorpack::detail {
 
 /// One run of a thread that makes things ahead of their use, from a start to its end. Another start
 /// takes another producer, so that nothing of the old one can reach the new queue.
+///
+/// When a signal is to end the process (see SignalWatch) nobody waits for a thread that is stuck:
+/// next() throws Interrupted, and the destructor leaves the thread behind with all that it uses.
 template <typename T>
 class Producer {
  public:
-  /// `start` is called once, then `make` until it gives nothing; both on the thread.
+  /// `start` is called once, then `make` until it gives nothing; both on the thread. What they use
+  /// they should own, for the case that the thread is left behind.
   struct Work {
     std::string thread_name = {};
     size_t capacity = 1;
@@ -28,10 +37,19 @@ class Producer {
   };
 
   explicit Producer(Work work)
-      : queue_(work.capacity), thread_([this, work = std::move(work)] { produce(work); }) {}
+      : name_(work.thread_name),
+        state_(std::make_shared<State>(work.capacity)),
+        ended_(state_->ended.get_future()),
+        thread_([state = state_, work = std::move(work)] { produce(*state, work); }) {}
 
   ~Producer() {
-    queue_.close();
+    state_->queue.close();
+    while (ended_.wait_for(kPatience) != std::future_status::ready) {
+      if (pending_signal() == 0) continue;
+      log::warning("{} still waits for its data: it is left behind.", name_);
+      thread_.detach();
+      return;
+    }
     thread_.join();
   }
   Producer(const Producer&) = delete;
@@ -39,32 +57,48 @@ class Producer {
 
   /// nullopt at the end. What `work` threw is thrown here, after what it had made before.
   std::optional<T> next() {
-    auto item = queue_.pop();
+    std::optional<T> item = state_->queue.pop_for(kPatience);
+    while (!item && !state_->queue.finished()) {
+      if (const int signal = pending_signal()) throw Interrupted(signal);
+      item = state_->queue.pop_for(kPatience);
+    }
     // Set before the queue was closed, so what came before the failure has been delivered.
-    if (!item && failure_) std::rethrow_exception(failure_);
+    if (!item && state_->failure) std::rethrow_exception(state_->failure);
     return item;
   }
 
-  size_t size() const { return queue_.size(); }
+  size_t size() const { return state_->queue.size(); }
 
  private:
-  void produce(const Work& work) {
+  static constexpr std::chrono::milliseconds kPatience{200};
+
+  // What the thread and the consumer share.
+  struct State {
+    explicit State(size_t capacity) : queue(capacity) {}
+    BoundedQueue<T> queue;
+    std::exception_ptr failure;
+    std::promise<void> ended;
+  };
+
+  static void produce(State& state, const Work& work) {
     set_thread_name(work.thread_name);
     single_threaded_ops();
     try {
       work.start();
       while (auto item = work.make()) {
-        if (!queue_.push(std::move(*item))) return;
+        if (!state.queue.push(std::move(*item))) break;
       }
     } catch (...) {
-      failure_ = std::current_exception();
+      state.failure = std::current_exception();
     }
-    queue_.close();
+    state.queue.close();
+    state.ended.set_value();
   }
 
-  BoundedQueue<T> queue_;
-  std::exception_ptr failure_;
-  std::thread thread_;  // last: it uses the others
+  std::string name_;
+  std::shared_ptr<State> state_;
+  std::future<void> ended_;
+  std::thread thread_;
 };
 
 }  // namespace tensorpack::detail
