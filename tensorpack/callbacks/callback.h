@@ -23,6 +23,9 @@ namespace tensorpack {
 ///     trigger_epoch()                         // the place for real work; calls trigger()
 ///   after_train()                             // once, always, even after an exception
 ///
+/// When all of them had their before_train(), trigger_step() or trigger_epoch(), those of the
+/// monitors included, after_triggers() follows.
+///
 /// Everything runs on the training thread. Throw StopTraining anywhere in the loop to end training.
 class Callback : public Hook {
  public:
@@ -38,12 +41,21 @@ class Callback : public Hook {
   /// What the callback does, whenever it is due: at the end of every epoch unless scheduled
   /// otherwise.
   virtual void trigger() {}
+  /// What all others did is done: the place to save it.
+  virtual void after_triggers() {}
   virtual void after_train() {}
-  /// Called before after_train() when SIGTERM ends the training, in the chief process: save what
-  /// would be lost.
+  /// Called before after_train() when SIGTERM, SIGHUP or SIGPIPE ends the training, in the chief
+  /// process: save what would be lost.
   virtual void on_terminate() {}
 
-  /// The class's name, for messages and timings.
+  /// What it needs to go on after a restart, as a text in UTF-8 for the checkpoint; empty for
+  /// nothing.
+  virtual std::string save_state() const { return ""; }
+  /// Takes what save_state() gave, when a training is resumed: after setup_graph(), and before
+  /// before_train(). Throws when it cannot be understood.
+  virtual void load_state(const std::string& /*state*/) {}
+
+  /// The class's name, for messages, timings and the checkpoint.
   virtual std::string name() const;
 
   /// Whether it runs in the chief process alone. True unless a callback says otherwise.

@@ -7,6 +7,34 @@
 #include "tensorpack/utils/timer.h"
 
 namespace tensorpack {
+namespace {
+
+constexpr std::string_view kStatePrefix = "callback/";
+
+// Every callback by the key of its state. Names may repeat, the order of the list does not change.
+std::map<std::string, Callback*> by_state_key(const OwnedList<Callback>& callbacks) {
+  std::map<std::string, int> seen;
+  std::map<std::string, Callback*> keys;
+  for (const Callback& callback : callbacks) {
+    std::string key = fmt::format("{}{}", kStatePrefix, callback.name());
+    const int number = ++seen[key];
+    if (number > 1) key += fmt::format("#{}", number);
+    keys.emplace(std::move(key), const_cast<Callback*>(&callback));
+  }
+  return keys;
+}
+
+void load_state(Callback& callback, const std::string& state) {
+  try {
+    callback.load_state(state);
+  } catch (const std::exception& error) {
+    throw make_error(callback.name(),
+                     "its state in the checkpoint is damaged: {} Use another checkpoint.",
+                     error.what());
+  }
+}
+
+}  // namespace
 
 std::vector<Hook*> Callbacks::hooks() {
   std::vector<Hook*> hooks;
@@ -21,6 +49,7 @@ void Callbacks::setup_graph(TrainerBase& trainer) {
 
 void Callbacks::before_train() {
   for (Callback& callback : callbacks_) callback.before_train();
+  after_triggers();
 }
 
 void Callbacks::before_epoch() {
@@ -29,6 +58,7 @@ void Callbacks::before_epoch() {
 
 void Callbacks::trigger_step() {
   for (Callback& callback : callbacks_) callback.trigger_step();
+  after_triggers();
 }
 
 void Callbacks::after_epoch() {
@@ -47,9 +77,14 @@ void Callbacks::trigger_epoch() {
     }
     times.emplace_back(callback.name(), timer.seconds());
   }
+  after_triggers();
   const std::string slow = detail::describe_callback_times(times);
   if (!slow.empty()) log::info("{}", slow);
   if (stop) std::rethrow_exception(stop);
+}
+
+void Callbacks::after_triggers() {
+  for (Callback& callback : callbacks_) callback.after_triggers();
 }
 
 std::exception_ptr Callbacks::after_train() noexcept {
@@ -69,6 +104,39 @@ std::exception_ptr Callbacks::after_train() noexcept {
     }
   }
   return first;
+}
+
+std::map<std::string, std::string> Callbacks::save_states() const {
+  std::map<std::string, std::string> states;
+  for (const auto& [key, callback] : by_state_key(callbacks_)) {
+    std::string state = callback->save_state();
+    if (!state.empty()) states.emplace(key, std::move(state));
+  }
+  return states;
+}
+
+void Callbacks::load_states(const std::map<std::string, std::string>& states) {
+  std::vector<std::string> without_state, without_callback;
+  const auto by_key = by_state_key(callbacks_);
+  for (const auto& [key, callback] : by_key) {
+    const auto found = states.find(key);
+    if (found != states.end()) {
+      load_state(*callback, found->second);
+    } else if (!callback->save_state().empty()) {
+      without_state.push_back(key.substr(kStatePrefix.size()));
+    }
+  }
+  for (const auto& [key, state] : states) {
+    if (!key.starts_with(kStatePrefix) || by_key.contains(key)) continue;
+    without_callback.push_back(key.substr(kStatePrefix.size()));
+  }
+  if (!without_state.empty()) {
+    log::warning("The checkpoint has no state of these callbacks: {}.", join(without_state));
+  }
+  if (!without_callback.empty()) {
+    log::warning("The checkpoint has states of callbacks that are not there now: {}.",
+                 join(without_callback));
+  }
 }
 
 std::string detail::describe_callback_times(

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <exception>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,7 +37,18 @@ class Callbacks {
   /// Runs every callback even when some throw, logs each error, and returns the first.
   std::exception_ptr after_train() noexcept;
 
+  /// What the callbacks have to save, by "callback/<name>", and "callback/<name>#2" for the second
+  /// one of that name.
+  std::map<std::string, std::string> save_states() const;
+
+  /// Hands each callback what save_states() had of it; other entries are ignored. States that no
+  /// callback takes, and callbacks without theirs, are told in the log. Throws Error that names the
+  /// callback when a state is damaged.
+  void load_states(const std::map<std::string, std::string>& states);
+
  private:
+  void after_triggers();
+
   OwnedList<Callback> callbacks_;
 };
 

@@ -73,6 +73,9 @@ void InferenceRunner::check_fetches() {
       if (found == fetches_.end()) fetches_.push_back(name);
     }
     inferencer.check(specs);
+    for (const std::string& name : inferencer.reports()) {
+      trainer().monitors().claim(name, inferencer.name() + " of '" + tower_->name() + "'");
+    }
   }
 }
 

@@ -32,11 +32,19 @@ void ScalarStats::on_fetches(const std::vector<at::Tensor>& values) {
   for (size_t i = 0; i < values.size(); ++i) stats_[i].feed(values[i].item<double>());
 }
 
+std::vector<std::string> ScalarStats::reports() const {
+  std::vector<std::string> names;
+  for (const std::string& name : names_) {
+    names.push_back(prefix_.empty() ? name : prefix_ + "_" + name);
+  }
+  return names;
+}
+
 std::map<std::string, double> ScalarStats::after_inference() {
   std::map<std::string, double> results;
-  for (size_t i = 0; i < names_.size(); ++i) {
-    if (stats_[i].count() == 0) continue;
-    results[prefix_.empty() ? names_[i] : prefix_ + "_" + names_[i]] = stats_[i].average();
+  const std::vector<std::string> names = reports();
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (stats_[i].count() > 0) results[names[i]] = stats_[i].average();
   }
   return results;
 }
@@ -60,6 +68,8 @@ void ClassificationError::on_fetches(const std::vector<at::Tensor>& values) {
   wrong_ += values[0].sum(at::kDouble).item<double>();
   total_ += values[0].numel();
 }
+
+std::vector<std::string> ClassificationError::reports() const { return {summary_name_}; }
 
 std::map<std::string, double> ClassificationError::after_inference() {
   if (total_ == 0) return {};
@@ -97,9 +107,14 @@ void BinaryClassificationStats::on_fetches(const std::vector<at::Tensor>& values
   has_data_ = true;
 }
 
+std::vector<std::string> BinaryClassificationStats::reports() const {
+  return {prefix_ + "_precision", prefix_ + "_recall"};
+}
+
 std::map<std::string, double> BinaryClassificationStats::after_inference() {
   if (!has_data_) return {};
-  return {{prefix_ + "_precision", stats_.precision()}, {prefix_ + "_recall", stats_.recall()}};
+  const std::vector<std::string> names = reports();
+  return {{names[0], stats_.precision()}, {names[1], stats_.recall()}};
 }
 
 }  // namespace tensorpack

@@ -17,6 +17,7 @@ class ScalarStats final : public Inferencer {
   void check(const std::vector<TensorSpec>& specs) const override;
   void before_inference() override;
   void on_fetches(const std::vector<at::Tensor>& values) override;
+  std::vector<std::string> reports() const override;
   std::map<std::string, double> after_inference() override;
 
  private:
@@ -36,6 +37,7 @@ class ClassificationError final : public Inferencer {
   void check(const std::vector<TensorSpec>& specs) const override;
   void before_inference() override;
   void on_fetches(const std::vector<at::Tensor>& values) override;
+  std::vector<std::string> reports() const override;
   std::map<std::string, double> after_inference() override;
 
  private:
@@ -56,6 +58,7 @@ class BinaryClassificationStats final : public Inferencer {
   void check(const std::vector<TensorSpec>& specs) const override;
   void before_inference() override;
   void on_fetches(const std::vector<at::Tensor>& values) override;
+  std::vector<std::string> reports() const override;
   std::map<std::string, double> after_inference() override;
 
  private:

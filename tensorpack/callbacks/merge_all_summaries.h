@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "tensorpack/callbacks/callback.h"
 
 namespace tensorpack {
@@ -17,6 +19,9 @@ class MergeAllSummaries final : public Callback {
   explicit MergeAllSummaries(MergeAllSummariesOptions options = {});
 
   void trigger_step() override;
+  /// The averages as they are: after a restart they go on.
+  std::string save_state() const override;
+  void load_state(const std::string& state) override;
 
  private:
   MergeAllSummariesOptions options_;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/callbacks/model_saver.h"
 
-#include "tensorpack/callbacks/generator_state.h"
+#include <chrono>
+#include <thread>
+
+#include "tensorpack/checkpoint/generator_state.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
@@ -18,11 +21,17 @@ void ModelSaver::setup_graph() {
            "ModelSaver({{.checkpoint_dir = ...}}).");
   TP_CHECK(options_.max_to_keep >= 0, "ModelSaver",
            "max_to_keep must not be negative, got {}. Pass 0 to keep all.", options_.max_to_keep);
+  TP_CHECK(options_.retries >= 0 && options_.seconds_between_retries >= 0, "ModelSaver",
+           "retries {} and seconds_between_retries {} must not be negative.", options_.retries,
+           options_.seconds_between_retries);
 }
 
 void ModelSaver::before_train() {
+  is_due_ = false;
+  failure_.clear();
   try {
     fs::create_directories(dir_);
+    remove_stale_temporaries(dir_);
     const fs::path probe = dir_ / ".writable";
     write_file_atomically(probe, "");
     fs::remove(probe);
@@ -37,23 +46,59 @@ void ModelSaver::before_train() {
                        });
 }
 
-void ModelSaver::trigger() {
+void ModelSaver::after_triggers() {
+  if (is_due_) save();
+}
+
+Checkpoint ModelSaver::take_checkpoint() const {
   Checkpoint checkpoint{
       .global_step = global_step(),
       .epoch_num = epoch_num(),
       .extra = save_generators(graph()),
   };
+  checkpoint.extra.merge(trainer().callback_states());
   if (in_epoch_) checkpoint.extra.emplace(kStepsDoneInEpoch, std::to_string(local_step() + 1));
   for (const Variable& variable : graph().variables().all()) {
-    if (variable.is_saved()) checkpoint.variables.emplace(variable.name, variable.tensor.detach());
+    if (!variable.is_saved()) continue;
+    checkpoint.variables.emplace(variable.name, variable.tensor.detach());
+    if (variable.role == VariableRole::kGlobal) checkpoint.training_only.insert(variable.name);
   }
+  return checkpoint;
+}
+
+void ModelSaver::save() {
+  is_due_ = false;
+  failure_.clear();
   try {
-    const fs::path path = checkpoints_->save(checkpoint);
-    log::info("Model saved to '{}'.", path.string());
+    write();
   } catch (const std::exception& error) {
-    log::error("[ModelSaver] the checkpoint of step {} was not saved: {}", global_step(),
-               error.what());
+    failure_ =
+        fmt::format("the checkpoint of step {} was not saved: {}", global_step(), error.what());
+    log::error("[ModelSaver] {}", failure_);
   }
+}
+
+void ModelSaver::write() {
+  for (MonitorBase& monitor : trainer().monitors().all()) monitor.flush();
+  const Checkpoint checkpoint = take_checkpoint();
+  for (int64_t attempt = 0;; ++attempt) {
+    try {
+      const fs::path path = checkpoints_->save(checkpoint);
+      log::info("Model saved to '{}'.", path.string());
+      return;
+    } catch (const std::exception& error) {
+      if (attempt == options_.retries) throw;
+      log::warning("[ModelSaver] {} It is tried again.", error.what());
+      std::this_thread::sleep_for(std::chrono::duration<double>(options_.seconds_between_retries));
+    }
+  }
+}
+
+void ModelSaver::after_train() {
+  after_triggers();
+  TP_CHECK(failure_.empty(), "ModelSaver",
+           "{} It was to be the last one: what was trained since the one before is lost.",
+           failure_);
 }
 
 }  // namespace tensorpack

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "tensorpack/callbacks/callback.h"
 #include "tensorpack/checkpoint/checkpoint_directory.h"
@@ -20,15 +21,22 @@ struct ModelSaverOptions {
   double keep_checkpoint_every_n_hours = 0.5;
   /// By default the log directory.
   std::filesystem::path checkpoint_dir = {};
+  /// How often a checkpoint that cannot be written is tried again, and how long to wait before.
+  int64_t retries = 2;
+  double seconds_between_retries = 1;
 };
 
 /// Saves all variables, except local ones, to `model-<global_step>.safetensors` when triggered, and
 /// when SIGTERM ends the training. The checkpoint holds all that is needed to go on exactly: the
-/// epoch, the step and the states of the random number generators too.
+/// epoch, the step, and the states of the random number generators, the data and the callbacks too.
+///
+/// It is written when all callbacks and monitors are done with the step or epoch, so that none of
+/// their work is missing after a restart; should one of them fail, it is still written.
 ///
 /// Throws Error before the first step when there is no directory or it cannot be written. Later a
 /// checkpoint that cannot be written is an error in the log, and training goes on; there is never
-/// half a checkpoint.
+/// half a checkpoint. When that happens to the last one, training ends with an Error. When the disk
+/// is full, older checkpoints are given up for the newest.
 class ModelSaver final : public Callback {
  public:
   explicit ModelSaver(ModelSaverOptions options = {}) : options_(std::move(options)) {}
@@ -37,13 +45,21 @@ class ModelSaver final : public Callback {
   void before_train() override;
   void before_epoch() override { in_epoch_ = true; }
   void after_epoch() override { in_epoch_ = false; }
-  void trigger() override;
-  void on_terminate() override { trigger(); }
+  void trigger() override { is_due_ = true; }
+  void after_triggers() override;
+  void after_train() override;
+  void on_terminate() override { save(); }
 
  private:
+  void save();
+  void write();
+  Checkpoint take_checkpoint() const;
+
   ModelSaverOptions options_;
   std::filesystem::path dir_;
   bool in_epoch_ = false;
+  bool is_due_ = false;
+  std::string failure_;  // why the last checkpoint was not saved
   std::optional<CheckpointDirectory> checkpoints_;
 };
 

@@ -22,8 +22,11 @@ class ProxyCallback : public Callback {
   void after_epoch() override { callback_->after_epoch(); }
   void trigger_epoch() override { callback_->trigger_epoch(); }
   void trigger() override { callback_->trigger(); }
+  void after_triggers() override { callback_->after_triggers(); }
   void after_train() override { callback_->after_train(); }
   void on_terminate() override { callback_->on_terminate(); }
+  std::string save_state() const override { return callback_->save_state(); }
+  void load_state(const std::string& state) override { callback_->load_state(state); }
 
   /// "PeriodicTrigger(ModelSaver)".
   std::string name() const override;

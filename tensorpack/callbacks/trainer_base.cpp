@@ -13,10 +13,17 @@ Monitors& TrainerBase::monitors() {
   return *monitors_;
 }
 
-Session& TrainerBase::sess() {
-  TP_CHECK(sess_ != nullptr, "sess",
+Session& SharedSession::get() const {
+  TP_CHECK(session != nullptr, "sess",
            "the session exists from initialize() on. Use it in before_train() or later.");
-  return *sess_;
+  return *session;
+}
+
+Session& TrainerBase::sess() { return session_->get(); }
+
+void TrainerBase::open_session(SessionOptions options) {
+  session_->graph = graph_;
+  session_->session = std::make_unique<Session>(*graph_, options);
 }
 
 HookedSession& TrainerBase::hooked_sess() {

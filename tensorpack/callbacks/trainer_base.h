@@ -2,6 +2,7 @@
 // What a callback sees of the training it belongs to.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,16 @@ struct PredictionTowerOptions {
   std::optional<TowerFunc> tower_func = {};
   std::vector<TensorSpec> inputs = {};
   std::optional<c10::Device> device = {};  ///< the graph's when empty
+};
+
+/// The session of a training, from initialize() on, with the graph it runs. Predictors share it,
+/// and may outlive the trainer.
+struct SharedSession {
+  std::shared_ptr<Graph> graph = {};
+  std::unique_ptr<Session> session = {};
+
+  /// Throws an Error when there is none yet.
+  Session& get() const;
 };
 
 /// The state of a training run. Trainers derive from it (train/trainer.h) and fill it in; callbacks
@@ -51,6 +62,9 @@ class TrainerBase {
   /// From initialize() on: evaluates together with every callback's before_run() and after_run().
   HookedSession& hooked_sess();
 
+  /// What the callbacks have to save in a checkpoint, by a key of each.
+  virtual std::map<std::string, std::string> callback_states() const { return {}; }
+
   /// Called by MaintainStepCounter after every hooked run.
   void set_global_step(int64_t step) { loop_.global_step = step; }
 
@@ -63,12 +77,14 @@ class TrainerBase {
 
  protected:
   TrainerBase();
+  /// Makes sess().
+  void open_session(SessionOptions options = {});
 
   LoopState loop_;
   bool is_chief_ = true;
   std::shared_ptr<Graph> graph_;  // shared: it may be built before the trainer and outlive it
   std::unique_ptr<Monitors> monitors_;
-  std::unique_ptr<Session> sess_;
+  std::shared_ptr<SharedSession> session_ = std::make_shared<SharedSession>();
   std::unique_ptr<HookedSession> hooked_sess_;
   Op train_op_;
 };

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 
 #include "tensorpack/checkpoint/safetensors.h"
@@ -15,6 +16,8 @@ namespace tensorpack {
 struct Checkpoint {
   /// By full name.
   NamedTensors variables = {};
+  /// Those of them that only training needs: optimizer slots, the step counter and the like.
+  std::set<std::string> training_only = {};
   int64_t global_step = 0;
   int64_t epoch_num = 0;
   /// Whatever else is needed to go on, by a name of its owner's choice.
@@ -24,9 +27,9 @@ struct Checkpoint {
 /// Writes a checkpoint to the file `path`, all or nothing.
 void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint);
 
-/// Reads a checkpoint from a file, whose extension may be left out, or the latest one of a
-/// directory or of the file `checkpoint` in it. Throws Error if there is none, or it is not a
-/// checkpoint.
+/// Reads a checkpoint from a file, whose extension may be left out, or the newest whole one of a
+/// directory or of the file `checkpoint` in it. Throws Error if there is none, if it is not a
+/// checkpoint, or if it is damaged: every tensor and text in it has a checksum.
 Checkpoint load_checkpoint(const std::filesystem::path& path);
 
 }  // namespace tensorpack

@@ -38,13 +38,21 @@ int64_t to_json(system_clock::time_point time) {
   return std::chrono::duration_cast<milliseconds>(time.time_since_epoch()).count();
 }
 
+// Times that a damaged index names could overflow; none is later than this.
 system_clock::time_point from_json(int64_t count) {
-  return system_clock::time_point(milliseconds(count));
+  constexpr int64_t kLast = 4'000'000'000'000;  // in the year 2096
+  return system_clock::time_point(milliseconds(std::clamp<int64_t>(count, 0, kLast)));
 }
 
 system_clock::duration hours(double count) {
+  constexpr double kCentury = 876'600;
   return std::chrono::duration_cast<system_clock::duration>(
-      std::chrono::duration<double, std::ratio<3600>>(count));
+      std::chrono::duration<double, std::ratio<3600>>(std::min(count, kCentury)));
+}
+
+uint64_t free_space_in(const fs::path& dir) {
+  std::error_code unknown;
+  return fs::space(dir, unknown).available;  // the largest number if it is not known
 }
 
 system_clock::time_point modified_at(const fs::path& path) {
@@ -56,6 +64,7 @@ system_clock::time_point modified_at(const fs::path& path) {
 
 CheckpointDirectory::CheckpointDirectory(fs::path dir, CheckpointDirectoryOptions options)
     : dir_(std::move(dir)), options_(std::move(options)) {
+  if (!options_.free_space) options_.free_space = free_space_in;
   TP_CHECK(options_.max_to_keep >= 0 && options_.keep_checkpoint_every_n_hours >= 0,
            "CheckpointDirectory",
            "max_to_keep = {} and keep_checkpoint_every_n_hours = {} must not "
@@ -63,10 +72,17 @@ CheckpointDirectory::CheckpointDirectory(fs::path dir, CheckpointDirectoryOption
            options_.max_to_keep, options_.keep_checkpoint_every_n_hours);
   keep_time_ = options_.now() + hours(options_.keep_checkpoint_every_n_hours);
   if (!fs::exists(dir_)) return;
-  read_index();
+  try {
+    read_index();
+  } catch (const std::exception& error) {
+    log::warning(
+        "[CheckpointDirectory] '{}' is not an index of checkpoints: {}. They are found by "
+        "their names.",
+        (dir_ / kCheckpointIndex).string(), error.what());
+    entries_.clear();
+    latest_.reset();
+  }
   find_unlisted();
-  std::stable_sort(entries_.begin(), entries_.end(),
-                   [](const Entry& a, const Entry& b) { return a.saved_at < b.saved_at; });
   if (!latest_ && !entries_.empty()) latest_ = entries_.back().step;
 }
 
@@ -84,11 +100,20 @@ std::vector<fs::path> CheckpointDirectory::all() const {
   return paths;
 }
 
+std::vector<fs::path> CheckpointDirectory::newest_first() const {
+  std::vector<fs::path> paths;
+  if (latest_) paths.push_back(path_of(*latest_));
+  for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
+    if (entry->step != latest_) paths.push_back(path_of(entry->step));
+  }
+  return paths;
+}
+
 fs::path CheckpointDirectory::save(const Checkpoint& checkpoint) {
   const int64_t step = checkpoint.global_step;
   TP_CHECK(step >= 0, "CheckpointDirectory", "global_step is {}, it must not be negative.", step);
   fs::create_directories(dir_);
-  save_checkpoint(path_of(step), checkpoint);
+  write_file(checkpoint);
 
   std::erase_if(entries_, [step](const Entry& entry) { return entry.step == step; });
   entries_.push_back({.step = step, .saved_at = options_.now()});
@@ -109,44 +134,75 @@ fs::path CheckpointDirectory::save(const Checkpoint& checkpoint) {
 
 fs::path CheckpointDirectory::path_of(int64_t step) const { return dir_ / name_of(step); }
 
-void CheckpointDirectory::read_index() {
-  const fs::path path = dir_ / kCheckpointIndex;
-  if (!fs::exists(path)) return;
-  try {
-    const auto index = nlohmann::json::parse(read_file(path));
-    const auto saved_at = index.value("saved_at", nlohmann::json::object());
-    const auto forever = index.value("forever", std::vector<std::string>());
-    for (const auto& name : index.at("all").get<std::vector<std::string>>()) {
-      const auto step = step_of(name);
-      if (!step || !fs::exists(dir_ / name)) continue;  // removed by hand
-      entries_.push_back({
-          .step = *step,
-          .saved_at =
-              saved_at.contains(name) ? from_json(saved_at.at(name)) : modified_at(dir_ / name),
-          .forever = std::find(forever.begin(), forever.end(), name) != forever.end(),
-      });
+bool CheckpointDirectory::is_listed(int64_t step) const {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [step](const Entry& entry) { return entry.step == step; });
+}
+
+void CheckpointDirectory::write_file(const Checkpoint& checkpoint) {
+  uint64_t bytes = 1 << 20;  // for names and states
+  for (const auto& [name, tensor] : checkpoint.variables) {
+    if (tensor.defined()) bytes += tensor.nbytes();
+  }
+  while (true) {
+    try {
+      return save_checkpoint(path_of(checkpoint.global_step), checkpoint);
+    } catch (const Error&) {
+      if (options_.free_space(dir_) >= bytes || !give_up_oldest()) throw;
     }
-    const auto latest = step_of(index.at("latest").get<std::string>());
-    if (latest && fs::exists(path_of(*latest))) latest_ = latest;
-    if (index.contains("keep_time")) keep_time_ = from_json(index.at("keep_time"));
-  } catch (const nlohmann::json::exception& e) {
-    throw make_error("CheckpointDirectory",
-                     "'{}' is not an index of checkpoints: {}. Delete it, then the checkpoints are "
-                     "found by their names.",
-                     path.string(), e.what());
   }
 }
 
-// Checkpoints written just before a crash, or whose index was deleted.
+// Deletes the oldest checkpoint that is neither the latest nor kept forever; false if there is
+// none.
+bool CheckpointDirectory::give_up_oldest() {
+  const auto oldest = std::find_if(entries_.begin(), entries_.end(), [this](const Entry& entry) {
+    return !entry.forever && entry.step != latest_;
+  });
+  if (oldest == entries_.end()) return false;
+  const fs::path path = path_of(oldest->step);
+  log::warning("[CheckpointDirectory] the disk is full: '{}' is given up for a newer checkpoint.",
+               path.string());
+  entries_.erase(oldest);
+  std::error_code failure;
+  fs::remove(path, failure);
+  return !failure;
+}
+
+// The names are looked up in this directory, whatever they say.
+void CheckpointDirectory::read_index() {
+  const fs::path path = dir_ / kCheckpointIndex;
+  if (!fs::exists(path)) return;
+  const auto index = nlohmann::json::parse(read_file(path));
+  const auto saved_at = index.value("saved_at", nlohmann::json::object());
+  const auto forever = index.value("forever", std::vector<std::string>());
+  for (const auto& name : index.at("all").get<std::vector<std::string>>()) {
+    const auto step = step_of(name);
+    if (!step || is_listed(*step) || !fs::exists(dir_ / name)) continue;  // removed by hand
+    entries_.push_back({
+        .step = *step,
+        .saved_at =
+            saved_at.contains(name) ? from_json(saved_at.at(name)) : modified_at(dir_ / name),
+        .forever = std::find(forever.begin(), forever.end(), name) != forever.end(),
+    });
+  }
+  const auto latest = step_of(index.at("latest").get<std::string>());
+  if (latest && fs::exists(path_of(*latest))) latest_ = latest;
+  if (index.contains("keep_time")) keep_time_ = from_json(index.at("keep_time"));
+}
+
+// Checkpoints written just before a crash, or whose index is gone: by step, because a copy may have
+// changed their times, and before those that the index tells the order of.
 void CheckpointDirectory::find_unlisted() {
+  std::vector<Entry> unlisted;
   for (const auto& file : fs::directory_iterator(dir_)) {
     const auto step = step_of(file.path().filename());
-    if (!step || std::any_of(entries_.begin(), entries_.end(),
-                             [&](const Entry& entry) { return entry.step == *step; })) {
-      continue;
-    }
-    entries_.push_back({.step = *step, .saved_at = modified_at(file.path())});
+    if (!step || is_listed(*step)) continue;
+    unlisted.push_back({.step = *step, .saved_at = modified_at(file.path())});
   }
+  std::sort(unlisted.begin(), unlisted.end(),
+            [](const Entry& a, const Entry& b) { return a.step < b.step; });
+  entries_.insert(entries_.begin(), unlisted.begin(), unlisted.end());
 }
 
 void CheckpointDirectory::write_index() const {
@@ -185,8 +241,24 @@ bool CheckpointDirectory::keep_forever(Time saved_at) {
   const auto period = hours(options_.keep_checkpoint_every_n_hours);
   if (period.count() <= 0 || saved_at <= keep_time_) return false;
   // By whole periods beyond it: after a long pause, not every checkpoint that follows stays.
-  while (keep_time_ < saved_at) keep_time_ += period;
+  keep_time_ += (saved_at - keep_time_ + period - Time::duration(1)) / period * period;
   return true;
+}
+
+std::optional<FoundCheckpoint> load_newest_checkpoint(const fs::path& dir) {
+  const std::vector<fs::path> paths = CheckpointDirectory(dir).newest_first();
+  for (const fs::path& path : paths) {
+    try {
+      return FoundCheckpoint{.path = path, .checkpoint = load_checkpoint(path)};
+    } catch (const Error& error) {
+      log::error("{} The one before it is tried.", error.what());
+    }
+  }
+  TP_CHECK(paths.empty(), "load_checkpoint",
+           "none of the {} checkpoints in '{}' is whole. Bring one from elsewhere, or delete them "
+           "to start from the beginning.",
+           paths.size(), dir.string());
+  return std::nullopt;
 }
 
 }  // namespace tensorpack

@@ -34,10 +34,22 @@ std::string to_text(const json& list) {
   return text.append(kEnd);
 }
 
+// Nothing for what is not a list. A file that others wrote may be nested so deep that writing it
+// again would overflow the stack: that is no list of ours either.
 std::optional<json> parse_list(const std::string& text) {
-  json list = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!list.is_array()) return std::nullopt;
-  return list;
+  constexpr int kMaxDepth = 16;
+  struct TooDeep {};
+  const auto check_depth = [](int depth, json::parse_event_t, json&) {
+    if (depth > kMaxDepth) throw TooDeep();
+    return true;
+  };
+  try {
+    json list = json::parse(text, check_depth, /*allow_exceptions=*/false);
+    if (!list.is_array()) return std::nullopt;
+    return list;
+  } catch (const TooDeep&) {
+    return std::nullopt;
+  }
 }
 
 void strip_end(std::string& text) { text.resize(text.find_last_not_of(" \n\r,") + 1); }
@@ -70,6 +82,20 @@ std::optional<int64_t> last_epoch(const std::optional<json>& list) {
   return epoch.get<int64_t>();
 }
 
+fs::path backup_name(const fs::path& path) {
+  const std::string name = fmt::format("{}.{}", path.string(), timestamp());
+  fs::path free = name;
+  for (int i = 1; fs::exists(free); ++i) free = fmt::format("{}-{}", name, i);
+  return free;
+}
+
+// Keeps a file that is in the way under another name, and returns that.
+fs::path move_away(const fs::path& path) {
+  const fs::path moved = backup_name(path);
+  fs::rename(path, moved);
+  return moved.filename();
+}
+
 // Whether the file ends as this class ends it, after at least one object.
 bool ends_well(std::fstream& file) {
   char end[3] = {};
@@ -80,9 +106,14 @@ bool ends_well(std::fstream& file) {
 void append(const fs::path& path, const json& object) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   if (!file || !ends_well(file)) {  // new, cut off, or written by others
-    json list = load_list(path).value_or(json::array());
-    list.push_back(object);
-    write_file_atomically(path, to_text(list));
+    std::optional<json> list = load_list(path);
+    if (!list && file.is_open() && fs::file_size(path) > 0) {
+      log::warning("[JSONWriter] '{}' is no list any more: moved to '{}'.", path.string(),
+                   move_away(path).string());
+    }
+    if (!list) list = json::array();
+    list->push_back(object);
+    write_file_atomically(path, to_text(*list));
     return;
   }
   file.seekp(-static_cast<std::streamoff>(kEnd.size()), std::ios::end);
@@ -90,16 +121,29 @@ void append(const fs::path& path, const json& object) {
   TP_CHECK(file.good(), "JSONWriter", "'{}' cannot be written. Is the disk full?", path.string());
 }
 
+// What a list has of the steps up to where a resumed training goes on; nothing when it cannot be a
+// list of that training.
+std::optional<json> rows_before(const json& list, const LoopState& loop) {
+  json rows = json::array();
+  for (const json& row : list) {
+    const auto number = [&row](const char* key) {
+      const json value = row.is_object() ? row.value(key, json()) : json();
+      return value.is_number_integer() ? std::optional(value.get<int64_t>()) : std::nullopt;
+    };
+    const auto epoch = number("epoch_num");
+    const auto step = number("global_step");
+    if (!epoch || !step) return std::nullopt;
+    if (*step > loop.global_step) continue;
+    if (*epoch > loop.starting_epoch) return std::nullopt;
+    rows.push_back(row);
+  }
+  if (rows.empty()) return std::nullopt;
+  return rows;
+}
+
 fs::path stats_file(const std::optional<fs::path>& dir) {
   const std::optional<fs::path> found = dir ? dir : get_logger_dir();
   return found ? *found / kFileName : fs::path();
-}
-
-fs::path backup_name(const fs::path& path) {
-  const std::string name = fmt::format("{}.{}", path.string(), timestamp());
-  fs::path free = name;
-  for (int i = 1; fs::exists(free); ++i) free = fmt::format("{}-{}", name, i);
-  return free;
 }
 
 }  // namespace
@@ -127,7 +171,7 @@ void JSONWriter::before_train(const LoopState& loop) {
   }
   try {
     if (fs::exists(path_)) continue_or_move(loop);
-  } catch (const fs::filesystem_error& error) {
+  } catch (const std::exception& error) {
     log::error("[JSONWriter] {}. Statistics are not saved.", error.what());
     path_.clear();
   }
@@ -136,24 +180,38 @@ void JSONWriter::before_train(const LoopState& loop) {
 
 void JSONWriter::continue_or_move(const LoopState& loop) {
   const std::optional<json> list = load_list(path_);
+  if (list && list->empty()) return;
   const std::optional<int64_t> epoch = last_epoch(list);
-  if (epoch == loop.starting_epoch - 1) {
-    log::info("Found the statistics of earlier epochs in '{}', will append to them.",
-              path_.string());
+  if (epoch != loop.starting_epoch - 1 && !cut_back(list, loop)) {
+    log::warning(
+        "[JSONWriter] '{}' ends with epoch {}, but training starts with epoch {}: moved to '{}'. "
+        "To continue a training, resume from its checkpoint or set starting_epoch.",
+        path_.string(), epoch ? std::to_string(*epoch) : "unknown", loop.starting_epoch,
+        move_away(path_).string());
     return;
   }
-  if (list && list->empty()) return;
-  const fs::path moved = backup_name(path_);
-  log::warning(
-      "[JSONWriter] '{}' ends with epoch {}, but training starts with epoch {}: moved to '{}'. To "
-      "continue a training, resume from its checkpoint or set starting_epoch.",
-      path_.string(), epoch ? std::to_string(*epoch) : "unknown", loop.starting_epoch,
-      moved.filename().string());
-  fs::rename(path_, moved);
+  log::info("Found the statistics of earlier epochs in '{}', will append to them.", path_.string());
+}
+
+// What was reported after the checkpoint will be reported again.
+bool JSONWriter::cut_back(const std::optional<json>& list, const LoopState& loop) {
+  if (!list || loop.global_step == 0) return false;
+  const std::optional<json> rows = rows_before(*list, loop);
+  if (!rows) return false;
+  if (rows->size() < list->size()) {
+    log::info("{} rows of '{}' belong to steps after {}, which are made again: they are removed.",
+              list->size() - rows->size(), path_.string(), loop.global_step);
+    write_file_atomically(path_, to_text(*rows));
+  }
+  return true;
 }
 
 void JSONWriter::trigger_step(const LoopState& loop) {
   if (!loop.is_last_step_of_epoch()) write(loop);  // else together with trigger_epoch()
+}
+
+void JSONWriter::flush() {
+  if (!path_.empty()) sync_file(path_);
 }
 
 void JSONWriter::write(const LoopState& loop) {
@@ -164,7 +222,7 @@ void JSONWriter::write(const LoopState& loop) {
   if (path_.empty()) return;
   try {
     append(path_, object);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     if (!std::exchange(failed_, true)) log::error("{} Training goes on.", error.what());
   }
 }

@@ -25,8 +25,9 @@ struct JSONWriterOptions {
 /// is not finite becomes null. Without a log directory nothing is written, after a warning; a file
 /// that cannot be written is an error in the log, once, and training goes on.
 ///
-/// Before training a file that ends with the epoch before the first one is continued. Any other is
-/// moved to `stats.json.<MMDD-HHMMSS>`.
+/// Before training a file that ends with the epoch before the first one is continued. So is one
+/// that goes further, when a training is resumed: what belongs to steps that will be made again is
+/// removed. Any other is moved to `stats.json.<MMDD-HHMMSS>`.
 class JSONWriter final : public MonitorBase {
  public:
   explicit JSONWriter(JSONWriterOptions options = {}) : options_(std::move(options)) {}
@@ -35,6 +36,7 @@ class JSONWriter final : public MonitorBase {
   void before_train(const LoopState& loop) override;
   void trigger_step(const LoopState& loop) override;
   void trigger_epoch(const LoopState& loop) override { write(loop); }
+  void flush() override;
   void after_train(const LoopState& loop) override { write(loop); }
 
   /// The list in `dir`, by default the log directory, without an object that was cut off; nothing
@@ -49,6 +51,7 @@ class JSONWriter final : public MonitorBase {
 
  private:
   void continue_or_move(const LoopState& loop);
+  bool cut_back(const std::optional<nlohmann::json>& list, const LoopState& loop);
   void write(const LoopState& loop);
 
   JSONWriterOptions options_;

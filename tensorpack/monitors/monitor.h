@@ -25,6 +25,9 @@ class MonitorBase {
   virtual void trigger_step(const LoopState&) {}
   /// After every other callback of that epoch: what was reported for it is complete.
   virtual void trigger_epoch(const LoopState&) {}
+  /// Called before a checkpoint is saved, which must not outlive the numbers it goes with: have on
+  /// the disk what was written so far.
+  virtual void flush() {}
   virtual void after_train(const LoopState&) {}
 };
 

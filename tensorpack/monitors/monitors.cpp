@@ -34,4 +34,12 @@ const std::vector<std::pair<int64_t, double>>& Monitors::get_history(
                    did_you_mean(name, known));
 }
 
+void Monitors::claim(const std::string& name, const std::string& owner) {
+  const auto [found, is_new] = owners_.emplace(name, owner);
+  TP_CHECK(is_new, owner,
+           "the scalar '{}' is reported by {} already: one would overwrite the other. Give one of "
+           "them another prefix or name.",
+           name, found->second);
+}
+
 }  // namespace tensorpack

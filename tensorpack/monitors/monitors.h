@@ -22,6 +22,9 @@ class Monitors {
   /// `image` is [H, W], [H, W, C] or [N, H, W, C], with values in 0..255.
   void put_image(const std::string& name, const at::Tensor& image);
 
+  /// Claims a name for what `owner` will report under it; throws an Error when another has it.
+  void claim(const std::string& name, const std::string& owner);
+
   /// The newest value; throws an Error with the nearest names if there is none.
   double get_latest(const std::string& name) const;
   /// Every (global_step, value) of this run, oldest first; throws as get_latest() does.
@@ -34,6 +37,7 @@ class Monitors {
   OwnedList<MonitorBase> monitors_;
   const LoopState& loop_;
   std::map<std::string, std::vector<std::pair<int64_t, double>>> history_;
+  std::map<std::string, std::string> owners_;  // of the names that were claimed
 };
 
 }  // namespace tensorpack

@@ -6,6 +6,7 @@
 
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/regex.h"
 
 namespace tensorpack {
 namespace {
@@ -13,12 +14,7 @@ namespace {
 std::vector<std::regex> compile(const std::vector<std::string>& patterns) {
   std::vector<std::regex> compiled;
   for (const std::string& pattern : patterns) {
-    try {
-      compiled.emplace_back(pattern);
-    } catch (const std::regex_error& error) {
-      throw make_error("ScalarPrinter", "'{}' is not a regular expression: {}. Correct it.",
-                       pattern, error.what());
-    }
+    compiled.push_back(compile_regex("ScalarPrinter", pattern));
   }
   return compiled;
 }

@@ -1,32 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/predict/offline_predictor.h"
 
-#include <ATen/ATen.h>
-
-#include "tensorpack/tower/tower_context.h"
+#include "tensorpack/tower/define_tower.h"
 
 namespace tensorpack {
 
 OfflinePredictor::OfflinePredictor(PredictConfig config)
     : graph_(std::make_unique<Graph>(config.graph)) {
-  config.tower_func.check_arity(config.inputs);
-  const Op op = graph_->define({
-      .name = "predict",
-      .inputs = std::move(config.inputs),
-      .body =
-          [graph = graph_.get(),
-           tower_func = std::move(config.tower_func)](const std::vector<at::Tensor>& inputs) {
-            at::NoGradGuard no_grad;
-            TowerContext tower(*graph, {.is_training = false});
-            tower_func(inputs);
-            return tower.call().named_tensors();
-          },
-  });
+  const TowerHandle tower = define_tower(
+      *graph_, {.is_training = false},
+      {.op_name = "predict", .inputs = std::move(config.inputs), .function = config.tower_func});
   if (config.session_init) config.session_init->init(*graph_);
   graph_->finalize();
   session_ = std::make_unique<Session>(*graph_, config.session);
   predictor_ = std::make_unique<OnlinePredictor>(
-      *graph_, TowerHandle(*graph_, "", /*is_training=*/false, op),
+      *graph_, tower,
       PredictorOptions{.input_names = std::move(config.input_names),
                        .output_names = std::move(config.output_names)},
       [session = session_.get()]() -> Session& { return *session; });

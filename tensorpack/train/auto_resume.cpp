@@ -1,26 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/train/auto_resume.h"
 
-#include "tensorpack/callbacks/generator_state.h"
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/checkpoint/checkpoint_directory.h"
-#include "tensorpack/monitors/json_writer.h"
+#include "tensorpack/checkpoint/generator_state.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
 
-namespace fs = std::filesystem;
+// How many steps of the checkpoint's epoch were made; nothing when it was complete.
+std::optional<int64_t> steps_done_in_epoch(const FoundCheckpoint& newest) {
+  const auto found = newest.checkpoint.extra.find(kStepsDoneInEpoch);
+  if (found == newest.checkpoint.extra.end()) return std::nullopt;
+  const auto steps = parse_integer(found->second);
+  TP_CHECK(steps && *steps >= 0, "AutoResumeTrainConfig",
+           "'{}' in the checkpoint '{}' is '{}' instead of a number of steps. The file is damaged; "
+           "delete it, then the one before it is used.",
+           kStepsDoneInEpoch, newest.path.string(), found->second);
+  return steps;
+}
 
-// Statistics that belong to another epoch are a sign that something was lost or mixed up.
-void compare_with_statistics(const fs::path& dir, const fs::path& checkpoint, int64_t epochs_done) {
-  const auto epoch = JSONWriter::load_existing_epoch_number(dir);
-  if (!epoch || *epoch == epochs_done) return;
-  log::warning(
-      "[AutoResumeTrainConfig] the statistics in '{}' end with epoch {}, the checkpoint '{}' with "
-      "epoch {}: training goes on from the checkpoint.",
-      dir.string(), *epoch, checkpoint.filename().string(), epochs_done);
+// The random numbers are part of where a training stands.
+void check_generators(const Graph& graph, const Checkpoint& checkpoint, bool strict) {
+  std::vector<std::string> missing;
+  for (const auto& [name, state] : save_generators(graph)) {
+    // Who adds a prediction to a resumed training changes nothing of it.
+    const bool is_prediction = name.find("/prediction/") != std::string::npos;
+    if (!is_prediction && !checkpoint.extra.contains(name)) missing.push_back(name);
+  }
+  if (missing.empty()) return;
+  TP_CHECK(!strict, "restore",
+           "training cannot go on exactly: the checkpoint has no state of {}. Resume on the device "
+           "it was made on, or go on with other random numbers with "
+           "AutoResumeTrainConfig(config, {{.strict = false}}).",
+           join(missing));
+  log::warning("The checkpoint has no state of {}: random numbers start anew.", join(missing));
 }
 
 }  // namespace
@@ -31,30 +48,29 @@ AutoResumeTrainConfig::AutoResumeTrainConfig(TrainConfig config, AutoResumeOptio
   TP_CHECK(dir.has_value(), "AutoResumeTrainConfig",
            "there is no log directory to resume from. Call set_logger_dir(dir, "
            "LogDirAction::kKeep) first.");
-  const auto latest = CheckpointDirectory(*dir).latest();
-  if (!latest) {
+  const bool is_given = session_init || starting_epoch != 1;
+  if (is_given && !options.always_resume) {
+    log::info("Checkpoints in '{}' are not used: the config says where to start.", dir->string());
+    return;
+  }
+  auto newest = load_newest_checkpoint(*dir);
+  if (!newest) {
     log::info("There is no checkpoint in '{}': training starts from the beginning.", dir->string());
     return;
   }
-  const bool is_given = session_init || starting_epoch != 1;
-  if (is_given && !options.always_resume) {
-    log::info("The checkpoint '{}' is not used: the config says where to start.", latest->string());
-    return;
-  }
-  const Checkpoint checkpoint = load_checkpoint(*latest);
-  const auto steps_done = checkpoint.extra.find(kStepsDoneInEpoch);
-  const bool is_within_epoch = steps_done != checkpoint.extra.end();
-  starting_epoch = checkpoint.epoch_num + (is_within_epoch ? 0 : 1);
-  starting_step = is_within_epoch ? std::stoll(steps_done->second) : 0;
-  session_init = ResumeInit(*latest);
-  log::info("Resuming from '{}' with epoch {}, step {} of it{}.", latest->string(), starting_epoch,
-            starting_step, is_given ? ", whatever the config says" : "");
-  compare_with_statistics(*dir, *latest, starting_epoch - 1);
+  const auto steps_done = steps_done_in_epoch(*newest);
+  starting_epoch = newest->checkpoint.epoch_num + (steps_done ? 0 : 1);
+  starting_step = steps_done.value_or(0);
+  session_init = ResumeInit(std::move(newest->checkpoint), options.strict);
+  log::info("Resuming from '{}' with epoch {}, step {} of it{}.", newest->path.string(),
+            starting_epoch, starting_step, is_given ? ", whatever the config says" : "");
 }
 
 void ResumeInit::init(Graph& graph) {
-  SaverRestore(path_).init(graph);
-  restore_generators(graph, load_checkpoint(path_).extra);
+  restore_checkpoint(graph, checkpoint_, {.strict = strict_, .training_state = true});
+  check_generators(graph, checkpoint_, strict_);
+  restore_generators(graph, checkpoint_.extra);
+  checkpoint_.variables.clear();  // not needed any more, and as large as the model
 }
 
 }  // namespace tensorpack

@@ -5,7 +5,7 @@
 
 #include <cstdio>
 
-#include "tensorpack/graph/graph.h"
+#include "tensorpack/utils/error.h"
 #include "tensorpack/utils/signals.h"
 
 namespace tensorpack {
@@ -18,6 +18,9 @@ int run_main(const std::function<void()>& program) {
     return interrupted.exit_status();
   } catch (const std::exception& error) {
     fmt::print(stderr, "error: {}\n", describe(error));
+    return 1;
+  } catch (...) {
+    fmt::print(stderr, "error: something was thrown that is no std::exception\n");
     return 1;
   }
 }

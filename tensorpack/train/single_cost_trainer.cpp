@@ -10,6 +10,29 @@
 #include "tensorpack/utils/string.h"
 
 namespace tensorpack {
+namespace {
+
+// What the tower function returned, checked to be one scalar, and named "cost" if it has no name.
+at::Tensor cost_of(TowerContext& tower) {
+  const std::vector<at::Tensor>& outputs = tower.outputs();
+  TP_CHECK(outputs.size() == 1, "setup_graph",
+           "the tower function returned {} tensors. Return one: the scalar cost.", outputs.size());
+  const at::Tensor& cost = outputs[0];
+  TP_CHECK(cost.defined() && cost.dim() == 0, "setup_graph",
+           "the cost must be a scalar, got a tensor of shape [{}]. Reduce it, for example with "
+           ".mean().",
+           cost.defined() ? fmt::format("{}", fmt::join(cost.sizes(), ", ")) : "undefined");
+  const CallScope& call = tower.call();
+  const std::vector<std::string> unused = unused_regularization_losses(call, cost);
+  if (!unused.empty()) {
+    log::warning_once("{} regularization losses are not part of the cost: {}. Add them to it.",
+                      unused.size(), join(unused, ", "));
+  }
+  if (call.name_of(cost).empty() && !call.named_tensors().contains("cost")) named("cost", cost);
+  return cost;
+}
+
+}  // namespace
 
 void SingleCostTrainer::setup_graph(std::vector<TensorSpec> inputs, Owned<InputSource> input,
                                     TowerFunc get_cost, Owned<Optimizer> optimizer) {
@@ -20,34 +43,14 @@ void SingleCostTrainer::setup_graph(std::vector<TensorSpec> inputs, Owned<InputS
   setup_train_op();
 }
 
-at::Tensor SingleCostTrainer::cost() {
-  const std::vector<at::Tensor>& outputs = tower_outputs();
-  TP_CHECK(outputs.size() == 1, "setup_graph",
-           "the tower function returned {} tensors. Return one: the scalar cost.", outputs.size());
-  const at::Tensor& cost = outputs[0];
-  TP_CHECK(cost.defined() && cost.dim() == 0, "setup_graph",
-           "the cost must be a scalar, got a tensor of shape [{}]. Reduce it, for example with "
-           ".mean().",
-           cost.defined() ? fmt::format("{}", fmt::join(cost.sizes(), ", ")) : "undefined");
-  const CallScope& call = *CallScope::current();
-  const std::vector<std::string> unused = unused_regularization_losses(call, cost);
-  if (!unused.empty()) {
-    log::warning_once("{} regularization losses are not part of the cost: {}. Add them to it.",
-                      unused.size(), join(unused, ", "));
-  }
-  if (call.name_of(cost).empty() && !call.named_tensors().contains("cost")) named("cost", cost);
-  return cost;
-}
-
 Op SingleCostTrainer::define_update() {
-  return define("train_op", [this] {
-    const at::Tensor total = cost();  // first: its errors explain those of trainable()
-    minimize(optimizer(), total, trainable());
+  return define("train_op", [optimizer = optimizer_](TowerContext& tower) {
+    minimize(*optimizer, cost_of(tower));
   });
 }
 
 void QueueInputTrainer::setup_train_op() {
-  TP_CHECK(dynamic_cast<QueueInput*>(&input()) != nullptr, "QueueInputTrainer",
+  TP_CHECK(dynamic_cast<const QueueInput*>(&input().origin()) != nullptr, "QueueInputTrainer",
            "the input is not a QueueInput. Pass QueueInput(...) as .data, or use SimpleTrainer.");
   set_train_op(define_update());
 }

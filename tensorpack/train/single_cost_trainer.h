@@ -28,13 +28,8 @@ class SingleCostTrainer : public TowerTrainer {
   /// An op that minimises the cost of one tower.
   Op define_update();
 
-  /// Inside define(): the cost the tower returned, checked to be one scalar, and named "cost" if it
-  /// has no name.
-  at::Tensor cost();
-  Optimizer& optimizer() { return *optimizer_; }
-
  private:
-  std::unique_ptr<Optimizer> optimizer_;
+  std::shared_ptr<Optimizer> optimizer_;  // shared with the op
 };
 
 /// One tower, one device: computes the gradients and applies them.

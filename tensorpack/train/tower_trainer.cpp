@@ -1,22 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/train/tower_trainer.h"
 
+#include "tensorpack/utils/device.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
 
-// Starts the source before training and ends its threads after it.
+// Starts the source before training, where an earlier run left it, and ends its threads after it.
 class InputSourceCallback final : public Callback {
  public:
   explicit InputSourceCallback(InputSource& source) : source_(&source) { set_chief_only(false); }
-  void before_train() override { source_->reset_state(global_step()); }
+  void before_train() override {
+    if (!position_ && global_step() > 0) {
+      log::info("No position of the data was saved: it goes on at batch {}, the global_step.",
+                global_step());
+    }
+    source_->reset_state(position_.value_or(global_step()));
+  }
   void after_train() override { source_->stop(); }
+  std::string save_state() const override { return std::to_string(source_->position()); }
+  void load_state(const std::string& state) override {
+    position_ = parse_integer(state);
+    TP_CHECK(position_ && *position_ >= 0, "InputSource",
+             "the position '{}' is not a non-negative integer.", state);
+  }
 
  private:
   InputSource* source_;
+  std::optional<int64_t> position_;
 };
+
+InputFeeder batches_of(std::shared_ptr<InputSource> source) {
+  return [source = std::move(source)] { return source->next(); };
+}
 
 }  // namespace
 
@@ -34,45 +53,17 @@ void TowerTrainer::setup_tower(std::vector<TensorSpec> inputs, Owned<InputSource
   register_callback(InputSourceCallback(*input_));
 }
 
-std::vector<at::Tensor> TowerTrainer::next_batch() {
-  std::optional<DataPoint> batch = input_->next();
-  return batch ? std::move(*batch) : std::vector<at::Tensor>();
-}
-
-Op TowerTrainer::define(const std::string& name, std::function<void()> body) {
+Op TowerTrainer::define(const std::string& name, TowerBody body) {
   TP_CHECK(static_cast<bool>(tower_func_), "define",
            "op '{}' is defined before the tower. Call setup_tower() first.", name);
-  Op op = graph().define({
-      .name = name,
-      .inputs = inputs_,
-      .body =
-          [this, body = std::move(body)](const std::vector<at::Tensor>& inputs) {
-            TowerContext tower(graph());
-            outputs_ = tower_func_(inputs);
-            body();
-            outputs_.clear();
-            return tower.call().named_tensors();
-          },
-      .feeder = [this] { return next_batch(); },
-  });
-  if (towers_.empty()) towers_.add(TowerHandle(graph(), "", /*is_training=*/true, op));
-  return op;
-}
-
-at::Tensor TowerTrainer::tensor(const std::string& name) const {
-  return CallScope::current_or_throw("tensor").tensor(name);
-}
-
-std::vector<Variable*> TowerTrainer::trainable(const std::string& regex) {
-  std::vector<Variable*> found = variables().trainable(regex);
-  if (!found.empty()) return found;
-  std::vector<std::string> known;
-  for (const Variable* variable : variables().trainable()) known.push_back(variable->name);
-  TP_CHECK(!known.empty(), "trainable",
-           "the model has no trainable variable. Create some in the tower function, with a layer "
-           "or get_variable().");
-  throw make_error("trainable", "no trainable variable matches '{}'. {}", regex,
-                   did_you_mean(regex, known));
+  const TowerHandle tower = define_tower(graph(), {},
+                                         {.op_name = name,
+                                          .inputs = inputs_,
+                                          .function = tower_func_,
+                                          .body = std::move(body),
+                                          .feeder = batches_of(input_)});
+  if (towers_.empty()) towers_.add(tower);
+  return tower.op();
 }
 
 TowerHandle TowerTrainer::build_prediction_tower(PredictionTowerOptions options) {
@@ -83,27 +74,14 @@ TowerHandle TowerTrainer::build_prediction_tower(PredictionTowerOptions options)
     options.tower_func = tower_func_;
     options.inputs = inputs_;
   }
-  options.tower_func->check_arity(options.inputs);
   std::string name = options.name;
   for (int suffix = 1; towers_.contains(name); ++suffix) {
     name = options.name + std::to_string(suffix);
   }
-  Op op = graph().define({
-      .name = name,
-      .inputs = options.inputs,
-      .body =
-          [this, name, device = options.device,
-           tower_func = *options.tower_func](const std::vector<at::Tensor>& inputs) {
-            at::NoGradGuard no_grad;
-            TowerContext tower(
-                graph(),
-                {.name = name, .is_training = false, .device = device, .shares_variables = true});
-            tower_func(inputs);
-            return tower.call().named_tensors();
-          },
-      .device = options.device,
-  });
-  return towers_.add(TowerHandle(graph(), name, /*is_training=*/false, op));
+  return towers_.add(define_tower(
+      graph(),
+      {.name = name, .is_training = false, .device = options.device, .shares_variables = true},
+      {.inputs = options.inputs, .function = *options.tower_func}));
 }
 
 OnlinePredictor TowerTrainer::get_predictor(std::vector<std::string> input_names,
@@ -118,7 +96,7 @@ OnlinePredictor TowerTrainer::get_predictor(std::vector<std::string> input_names
   return OnlinePredictor(
       graph(), tower,
       {.input_names = std::move(input_names), .output_names = std::move(output_names)},
-      [this]() -> Session& { return sess(); });
+      [session = session_]() -> Session& { return session->get(); });
 }
 
 }  // namespace tensorpack

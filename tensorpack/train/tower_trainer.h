@@ -10,6 +10,7 @@
 #include "tensorpack/input_source/input_source.h"
 #include "tensorpack/optim/optimizer.h"
 #include "tensorpack/predict/online_predictor.h"
+#include "tensorpack/tower/define_tower.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/tower/tower_func.h"
 #include "tensorpack/tower/tower_handle.h"
@@ -20,7 +21,8 @@ namespace tensorpack {
 /// Base of all built-in trainers. A trainer of your own calls setup_tower() in its constructor and
 /// then defines its ops:
 ///
-///   d_op_ = define("d_op", [=, this] { minimize(*opt, tensor("d_loss"), trainable("discrim/"));
+///   d_op_ = define("d_op", [opt](TowerContext& tower) {
+///     minimize(*opt, tower.tensor("d_loss"), "^discrim/");
 ///   });
 class TowerTrainer : public Trainer {
  public:
@@ -35,9 +37,9 @@ class TowerTrainer : public Trainer {
 
   /// A function from some inputs of the model to some of its tensors, in prediction mode, on the
   /// variables as they are at each call. Made in setup_graph() of a callback or earlier, called in
-  /// before_train() or later. Predictors on one device share a tower, so that another one costs
-  /// little. `device` is the graph's when empty; on another one, every call copies the variables
-  /// there.
+  /// before_train() or later; it may outlive the trainer. Predictors on one device share a tower,
+  /// so that another one costs little. `device` is the graph's when empty; on another one, every
+  /// call copies the variables there.
   OnlinePredictor get_predictor(std::vector<std::string> input_names,
                                 std::vector<std::string> output_names,
                                 std::optional<c10::Device> device = {});
@@ -46,27 +48,18 @@ class TowerTrainer : public Trainer {
   /// What the model is and where its inputs come from; once.
   void setup_tower(std::vector<TensorSpec> inputs, Owned<InputSource> input, TowerFunc tower);
 
-  /// An op that runs the training tower on a batch of its own and then `body`. Inside, tensor()
-  /// finds what the tower named. Only what the op updates or fetches is computed.
-  Op define(const std::string& name, std::function<void()> body);
-
-  /// Inside define(): a tensor the tower named in this call.
-  at::Tensor tensor(const std::string& name) const;
-  /// Inside define(): what the tower function returned.
-  const std::vector<at::Tensor>& tower_outputs() const { return outputs_; }
-  /// Trainable variables whose names match; throws an Error when there is none.
-  std::vector<Variable*> trainable(const std::string& regex = "");
+  /// An op that runs the training tower on a batch of its own and then `body`, which is given the
+  /// tower. Only what the op updates or fetches is computed. The graph may outlive the trainer, so
+  /// `body` must own what it uses.
+  Op define(const std::string& name, TowerBody body);
 
   InputSource& input() { return *input_; }
 
  private:
-  std::vector<at::Tensor> next_batch();
-
   TowerFunc tower_func_;
   std::vector<TensorSpec> inputs_;
-  std::unique_ptr<InputSource> input_;
+  std::shared_ptr<InputSource> input_;  // shared with the ops
   TowerHandles towers_;
-  std::vector<at::Tensor> outputs_;
 };
 
 }  // namespace tensorpack

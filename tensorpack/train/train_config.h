@@ -25,7 +25,7 @@ struct TrainConfig {
   int64_t starting_epoch = 1;
   /// The size of the data when empty.
   std::optional<int64_t> steps_per_epoch = {};
-  int64_t max_epoch = 99'999;
+  int64_t max_epoch = kDefaultMaxEpoch;
   /// How many steps of the first epoch were made by an earlier run.
   int64_t starting_step = 0;
 };

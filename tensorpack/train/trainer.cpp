@@ -7,6 +7,7 @@
 #include "tensorpack/callbacks/progress_bar.h"
 #include "tensorpack/callbacks/run_monitors.h"
 #include "tensorpack/callbacks/step_counter.h"
+#include "tensorpack/callbacks/stop_at_nan.h"
 #include "tensorpack/monitors/json_writer.h"
 #include "tensorpack/monitors/scalar_printer.h"
 #include "tensorpack/train/variable_table.h"
@@ -18,8 +19,24 @@
 #include "tensorpack/utils/timer.h"
 
 namespace tensorpack {
+namespace {
 
-OwnedList<Callback> default_callbacks() { return {ProgressBar(), MergeAllSummaries()}; }
+void check_loop(const TrainOptions& options) {
+  TP_CHECK(options.steps_per_epoch.has_value(), "train",
+           "steps_per_epoch is not set. It is the period of callbacks; the size of the data set is "
+           "a good choice.");
+  TP_CHECK(*options.steps_per_epoch >= 0 && options.max_epoch >= 0 && options.starting_step >= 0,
+           "train",
+           "steps_per_epoch {}, max_epoch {} and starting_step {} must not be negative. Use 0 or "
+           "more.",
+           *options.steps_per_epoch, options.max_epoch, options.starting_step);
+}
+
+}  // namespace
+
+OwnedList<Callback> default_callbacks() {
+  return {StopAtNaN(), ProgressBar(), MergeAllSummaries()};
+}
 
 OwnedList<MonitorBase> default_monitors() { return {JSONWriter(), ScalarPrinter()}; }
 
@@ -64,20 +81,13 @@ void Trainer::call_after(const char* earlier, const char* method) const {
 }
 
 void Trainer::train(TrainOptions options) {
-  TP_CHECK(options.steps_per_epoch.has_value(), "train",
-           "steps_per_epoch is not set. It is the period of callbacks; the size of the data set is "
-           "a good choice.");
+  check_loop(options);
   OwnedList<Callback> callbacks = std::move(options.callbacks);
   if (options.extra_callbacks) callbacks.append(std::move(*options.extra_callbacks));
   setup_callbacks(std::move(callbacks),
                   options.monitors ? std::move(*options.monitors) : OwnedList<MonitorBase>());
   initialize(options.session, std::move(options.session_init));
-  main_loop({
-      .steps_per_epoch = *options.steps_per_epoch,
-      .starting_epoch = options.starting_epoch,
-      .max_epoch = options.max_epoch,
-      .starting_step = options.starting_step,
-  });
+  main_loop(options);
 }
 
 void Trainer::train_with_defaults(TrainOptions options) {
@@ -103,10 +113,11 @@ void Trainer::setup_callbacks(OwnedList<Callback> callbacks, OwnedList<MonitorBa
 void Trainer::initialize(SessionOptions options, Owned<SessionInit> init) {
   call_after("setup_callbacks", "initialize");
   call_once("initialize");
-  sess_ = std::make_unique<Session>(*graph_, options);
+  open_session(options);
   initialize_hooks();
   if (init && is_chief_) {
     init->init(*graph_);
+    if (const auto states = init->callback_states()) callbacks_.load_states(*states);
   } else if (init) {
     log::warning("Variables are restored in the chief process alone; not here.");
   }
@@ -115,18 +126,14 @@ void Trainer::initialize(SessionOptions options, Owned<SessionInit> init) {
 
 void Trainer::initialize_hooks() {
   call_once("initialize_hooks");
-  hooked_sess_ = std::make_unique<HookedSession>(*sess_, callbacks_.hooks());
+  hooked_sess_ = std::make_unique<HookedSession>(sess(), callbacks_.hooks());
 }
 
-void Trainer::main_loop(LoopOptions options) {
+void Trainer::main_loop(const TrainOptions& options) {
   call_after("initialize", "main_loop");
   call_once("main_loop");
-  TP_CHECK(options.steps_per_epoch >= 0 && options.max_epoch >= 0 && options.starting_step >= 0,
-           "main_loop",
-           "steps_per_epoch {}, max_epoch {} and starting_step {} must not be negative. Use 0 or "
-           "more.",
-           options.steps_per_epoch, options.max_epoch, options.starting_step);
-  loop_.steps_per_epoch = options.steps_per_epoch;
+  check_loop(options);
+  loop_.steps_per_epoch = *options.steps_per_epoch;
   loop_.starting_epoch = options.starting_epoch;
   loop_.max_epoch = options.max_epoch;
   loop_.epoch_num = options.starting_epoch - 1;
@@ -176,7 +183,7 @@ void Trainer::run_epoch(const SignalWatch& signals, int64_t starting_step) {
   for (int64_t step = starting_step; step < loop_.steps_per_epoch; ++step) {
     if (hooked_sess().should_stop()) return;
     loop_.local_step = step;
-    run_step();
+    run_step_or_end();
     callbacks_.trigger_step();
     if (signals.received() != 0) end_by_signal(signals.received());
   }
@@ -188,9 +195,22 @@ void Trainer::run_epoch(const SignalWatch& signals, int64_t starting_step) {
   if (signals.received() != 0) end_by_signal(signals.received());
 }
 
-// Schedulers send SIGTERM some time before they kill: save what there is.
+// A step whose data does not come is not made; then the training stands after the step before it.
+void Trainer::run_step_or_end() {
+  const int64_t global_step = loop_.global_step;
+  try {
+    run_step();
+  } catch (const Interrupted& interrupted) {
+    if (loop_.global_step != global_step) throw;  // half a step is nothing to save
+    --loop_.local_step;
+    end_by_signal(interrupted.signal());
+  }
+}
+
+// Schedulers send SIGTERM some time before they kill: save what there is. Ctrl-C is for those who
+// do not want to wait.
 void Trainer::end_by_signal(int signal) {
-  if (signal == SIGTERM && is_chief_) {
+  if (signal != SIGINT && is_chief_) {
     for (Callback& callback : callbacks_.all()) callback.on_terminate();
   }
   throw Interrupted(signal);

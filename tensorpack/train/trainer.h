@@ -20,18 +20,10 @@
 
 namespace tensorpack {
 
+/// The default of max_epoch: more than anyone waits for.
 inline constexpr int64_t kDefaultMaxEpoch = 9'999'999;
 
-/// How long to train; epochs starting_epoch to max_epoch are run, both included.
-struct LoopOptions {
-  /// The period of callbacks. It has nothing to do with the size of a data set; 0 is legal.
-  int64_t steps_per_epoch = 0;
-  int64_t starting_epoch = 1;
-  int64_t max_epoch = kDefaultMaxEpoch;
-  /// How many steps of the first epoch were made by an earlier run.
-  int64_t starting_step = 0;
-};
-
+/// What to train with and how long: epochs starting_epoch to max_epoch are run, both included.
 struct TrainOptions {
   OwnedList<Callback> callbacks = {};
   /// Appended after the user's; default_callbacks() when empty, and none for an empty list.
@@ -40,13 +32,16 @@ struct TrainOptions {
   std::optional<OwnedList<MonitorBase>> monitors = {};
   SessionOptions session = {};
   Owned<SessionInit> session_init = {};
-  std::optional<int64_t> steps_per_epoch = {};  ///< required
+  /// Required. The period of callbacks; it has nothing to do with the size of a data set. 0 is
+  /// legal.
+  std::optional<int64_t> steps_per_epoch = {};
   int64_t starting_epoch = 1;
   int64_t max_epoch = kDefaultMaxEpoch;
+  /// How many steps of the first epoch were made by an earlier run.
   int64_t starting_step = 0;
 };
 
-/// Show progress, report moving averages.
+/// Stop when the cost is not finite, show progress, report moving averages.
 OwnedList<Callback> default_callbacks();
 /// Write stats.json, print scalars.
 OwnedList<MonitorBase> default_monitors();
@@ -80,12 +75,17 @@ class Trainer : public TrainerBase {
   /// Adds the step counter, `callbacks` and `monitors` to the list, in this order, and calls
   /// setup_graph() on all.
   void setup_callbacks(OwnedList<Callback> callbacks, OwnedList<MonitorBase> monitors);
-  /// Creates the session and the hooks, restores variables (in the chief process), makes the graph
-  /// final.
+  /// Creates the session and the hooks, restores variables and the states of callbacks (in the
+  /// chief process), makes the graph final.
   void initialize(SessionOptions options, Owned<SessionInit> init);
-  /// Runs the loop. Returns after StopTraining or the end of data; throws Interrupted after SIGINT
-  /// or SIGTERM, and whatever else was thrown, in each case after after_train() of every callback.
-  void main_loop(LoopOptions options);
+  /// Runs the loop, by the steps and epochs of the options; the rest of them is not looked at.
+  /// Returns after StopTraining or the end of data; throws Interrupted after SIGINT or SIGTERM, and
+  /// whatever else was thrown, in each case after after_train() of every callback.
+  void main_loop(const TrainOptions& options);
+
+  std::map<std::string, std::string> callback_states() const override {
+    return callbacks_.save_states();
+  }
 
  protected:
   /// Makes hooked_sess() of all callbacks. Override to have several groups of hooks.
@@ -97,6 +97,7 @@ class Trainer : public TrainerBase {
   void call_after(const char* earlier, const char* method) const;
   void run_epochs(const class SignalWatch& signals, int64_t starting_step);
   void run_epoch(const SignalWatch& signals, int64_t starting_step);
+  void run_step_or_end();
   void end_by_signal(int signal);
 
   Callbacks callbacks_;

@@ -49,7 +49,7 @@ std::string variable_table(Graph& graph) {
 
 void log_variables(Graph& graph) {
   if (graph.variables().trainable().empty()) {
-    log::warning("The graph has no trainable variables.");
+    log::info("The graph has no trainable variables.");
   } else {
     log::info("Trainable variables:\n{}", variable_table(graph));
   }

@@ -10,7 +10,7 @@ namespace tensorpack {
 /// Names, shapes and sizes of the trainable variables, and their total.
 std::string variable_table(Graph& graph);
 
-/// Logs variable_table(), or a warning when there is nothing to train.
+/// Logs variable_table(), or that nothing is trained by gradients.
 void log_variables(Graph& graph);
 
 }  // namespace tensorpack

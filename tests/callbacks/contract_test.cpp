@@ -11,6 +11,7 @@
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/callbacks/progress_bar.h"
 #include "tensorpack/callbacks/run_op.h"
+#include "tensorpack/callbacks/stop_at_nan.h"
 #include "tensorpack/callbacks/trigger.h"
 #include "tensorpack/dataflow/from_list.h"
 #include "tensorpack/utils/fs.h"
@@ -46,6 +47,7 @@ std::vector<Case> all_cases() {
                                       {ClassificationError()}));
        }},
       {"MergeAllSummaries", true, [](const TempDir&) { return moved(MergeAllSummaries()); }},
+      {"StopAtNaN", false, [](const TempDir&) { return moved(StopAtNaN()); }},
       {"RunOp", false, [](const TempDir&) { return moved(RunOp(Op::nothing())); }},
       {"CallbackFactory", true,
        [](const TempDir&) { return moved(CallbackFactory({.trigger = [](Callback&) {}})); }},

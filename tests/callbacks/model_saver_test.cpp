@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <set>
 
 #include "tensorpack/checkpoint/checkpoint.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
+#include "tests/support/act_at.h"
 #include "tests/support/capture.h"
 #include "tests/support/fake_trainer.h"
 
@@ -20,17 +22,23 @@ using testing::Key;
 using testing::ThrowsMessage;
 using testing::UnorderedElementsAre;
 
-// Makes the directory unusable in the middle of a training.
+// Makes the directory unusable in some epochs.
 class ReplaceDirectoryByFile final : public Callback {
  public:
-  explicit ReplaceDirectoryByFile(fs::path dir) : dir_(std::move(dir)) {}
+  ReplaceDirectoryByFile(fs::path dir, std::set<int64_t> epochs)
+      : dir_(std::move(dir)), epochs_(std::move(epochs)) {}
   void before_epoch() override {
-    fs::remove_all(dir_);
-    write_file_atomically(dir_, "");
+    if (epochs_.contains(epoch_num())) {
+      fs::remove_all(dir_);
+      write_file_atomically(dir_, "");
+    } else if (!fs::is_directory(dir_)) {
+      fs::remove(dir_);
+    }
   }
 
  private:
   fs::path dir_;
+  std::set<int64_t> epochs_;
 };
 
 class ModelSaverTest : public testing::Test {
@@ -53,6 +61,38 @@ TEST_F(ModelSaverTest, LeavesLocalVariablesOut) {
   stdout_of([&] { trainer_.train({ModelSaver({.checkpoint_dir = checkpoints_})}); });
   EXPECT_THAT(load_checkpoint(checkpoints_).variables,
               UnorderedElementsAre(Key("w"), Key("global_step")));
+}
+
+TEST_F(ModelSaverTest, TellsWhatOnlyTrainingNeeds) {
+  stdout_of([&] { trainer_.train({ModelSaver({.checkpoint_dir = checkpoints_})}); });
+  EXPECT_THAT(load_checkpoint(checkpoints_).training_only, UnorderedElementsAre("global_step"));
+}
+
+TEST_F(ModelSaverTest, SavesThoughALaterCallbackOfTheEpochFails) {
+  stdout_of([&] {
+    EXPECT_THROW(trainer_.train({ModelSaver({.checkpoint_dir = checkpoints_}),
+                                 ActAt("trigger_epoch", 0, [] { throw std::bad_alloc(); })}),
+                 std::bad_alloc);
+  });
+  EXPECT_EQ(load_checkpoint(checkpoints_).global_step, 2);
+}
+
+// A power cut between the two would lose rows that the resumed training does not write again.
+TEST_F(ModelSaverTest, NumbersAreOnTheDiskBeforeTheirCheckpoint) {
+  class Watch final : public MonitorBase {
+   public:
+    Watch(fs::path dir, std::vector<bool>& seen) : dir_(std::move(dir)), seen_(&seen) {}
+    void flush() override { seen_->push_back(fs::exists(dir_ / "model-2.safetensors")); }
+
+   private:
+    fs::path dir_;
+    std::vector<bool>* seen_;
+  };
+  std::vector<bool> seen;
+  stdout_of([&] {
+    trainer_.train({ModelSaver({.checkpoint_dir = checkpoints_})}, {Watch(checkpoints_, seen)});
+  });
+  EXPECT_THAT(seen, testing::ElementsAre(false, true, true));
 }
 
 TEST_F(ModelSaverTest, KeepsTheLastOnes) {
@@ -87,11 +127,46 @@ TEST_F(ModelSaverTest, AnUnwritableDirectoryIsAnErrorBeforeTheFirstStep) {
 
 TEST_F(ModelSaverTest, AFailureWhileTrainingIsLoggedAndTrainingGoesOn) {
   const std::string text = stdout_of([&] {
-    trainer_.train(
-        {ModelSaver({.checkpoint_dir = checkpoints_}), ReplaceDirectoryByFile(checkpoints_)});
+    trainer_.train({ModelSaver({.checkpoint_dir = checkpoints_, .retries = 0}),
+                    ReplaceDirectoryByFile(checkpoints_, {1, 2})});
   });
   EXPECT_THAT(text, HasSubstr("the checkpoint of step 2 was not saved"));
+  EXPECT_THAT(text, HasSubstr("the checkpoint of step 4 was not saved"));
+  EXPECT_EQ(load_checkpoint(checkpoints_).global_step, 6) << "the directory is made again";
+}
+
+TEST_F(ModelSaverTest, AFailureOfTheLastOneIsAnErrorAfterTraining) {
+  stdout_of([&] {
+    EXPECT_THAT(
+        [&] {
+          trainer_.train({ModelSaver({.checkpoint_dir = checkpoints_, .retries = 0}),
+                          ReplaceDirectoryByFile(checkpoints_, {3})});
+        },
+        ThrowsMessage<Error>(HasSubstr("[ModelSaver] the checkpoint of step 6 was not saved")));
+  });
   EXPECT_EQ(trainer_.global_step(), 6);
+}
+
+TEST_F(ModelSaverTest, WhatFailsIsTriedAgain) {
+  const std::string text = stdout_of([&] {
+    trainer_.train(
+        {ModelSaver({.checkpoint_dir = checkpoints_, .retries = 3, .seconds_between_retries = 0}),
+         ReplaceDirectoryByFile(checkpoints_, {1})});
+  });
+  size_t tries = 0;
+  for (size_t at = text.find("tried again"); at != std::string::npos;
+       at = text.find("tried again", at + 1)) {
+    ++tries;
+  }
+  EXPECT_EQ(tries, 3);
+}
+
+TEST_F(ModelSaverTest, RemovesWhatAKilledSaveLeft) {
+  fs::create_directories(checkpoints_);
+  const fs::path half = checkpoints_ / ".model-2.safetensors.tmp.1.1";
+  write_file_atomically(half, "half");
+  stdout_of([&] { trainer_.train({ModelSaver({.checkpoint_dir = checkpoints_})}); });
+  EXPECT_FALSE(fs::exists(half));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "tensorpack/checkpoint/checkpoint_directory.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
+#include "tests/support/capture.h"
 
 namespace tensorpack::test {
 namespace {
@@ -57,15 +58,17 @@ struct FakeClock {
 TEST(CheckpointTest, WhatWasSavedIsLoaded) {
   const TempDir dir;
   Checkpoint saved = at_step(250);
+  saved.training_only = {"conv0/W", "a \"quoted\" name"};
   saved.extra = {{"rng", "17 4"}, {"MaxSaver/best", "{\"value\": 0.5}"}};
   save_checkpoint(dir / "a.safetensors", saved);
   const Checkpoint loaded = load_checkpoint(dir / "a.safetensors");
   EXPECT_EQ(loaded.global_step, 250);
   EXPECT_EQ(loaded.epoch_num, 2);
+  EXPECT_EQ(loaded.training_only, saved.training_only);
   EXPECT_EQ(loaded.extra, saved.extra);
   ASSERT_EQ(loaded.variables.size(), 1);
   EXPECT_TRUE(torch::equal(loaded.variables.at("conv0/W"), saved.variables.at("conv0/W")));
-  EXPECT_EQ(read_safetensors(dir / "a.safetensors").metadata.at("tensorpack_checkpoint"), "1");
+  EXPECT_EQ(read_safetensors(dir / "a.safetensors").metadata.at("tensorpack_checkpoint"), "2");
 }
 
 TEST(CheckpointTest, FileDirectoryAndIndexAllNameACheckpoint) {
@@ -105,6 +108,15 @@ TEST(CheckpointTest, EmptyDirectoryAndForeignFilesAreErrors) {
   refused({{"tensorpack_checkpoint", "99"}}, "format 99");
   refused({{"tensorpack_checkpoint", "1"}}, "no 'global_step'");
   refused({{"tensorpack_checkpoint", "1"}, {"global_step", "7x"}}, "is '7x' instead of an integer");
+  refused({{"tensorpack_checkpoint", "1"}, {"global_step", "-1"}}, "instead of an integer in 0..");
+  refused(
+      {{"tensorpack_checkpoint", "1"}, {"global_step", "1"}, {"epoch_num", "9223372036854775807"}},
+      "'epoch_num' in the metadata");
+  refused({{"tensorpack_checkpoint", "1"},
+           {"global_step", "1"},
+           {"epoch_num", "1"},
+           {"training_only", "{"}},
+          "is not a list of names");
 }
 
 TEST(CheckpointDirectoryTest, StartsEmptyAndNeedNotExist) {
@@ -235,17 +247,61 @@ TEST(CheckpointDirectoryTest, IndexNamesRelativePaths) {
   EXPECT_THAT(index, Not(HasSubstr(dir.path().string())));
 }
 
-TEST(CheckpointDirectoryTest, DamagedIndexIsAnErrorWithARemedy) {
+TEST(CheckpointDirectoryTest, ADamagedIndexIsToldAndTheFilesAreFound) {
   const TempDir dir;
   CheckpointDirectory(dir.path()).save(at_step(1));
-  for (const char* text : {"{", "[]", "{\"latest\": 3, \"all\": []}", "{\"all\": [1]}"}) {
+  CheckpointDirectory(dir.path()).save(at_step(2));
+  for (const char* text :
+       {"", "{", "[]", "{\"latest\": 3, \"all\": []}", "{\"all\": [1]}", "\xff"}) {
     write_file_atomically(dir / "checkpoint", text);
-    EXPECT_THAT([&] { CheckpointDirectory(dir.path()); },
-                ThrowsMessage<Error>(AllOf(HasSubstr("not an index"), HasSubstr("Delete it"))))
-        << text;
+    const std::string log =
+        stdout_of([&] { EXPECT_EQ(load_checkpoint(dir.path()).global_step, 2) << text; });
+    EXPECT_THAT(log, HasSubstr("is not an index of checkpoints"));
   }
+}
+
+TEST(CheckpointDirectoryTest, AnIndexCannotLeadOutOfTheDirectory) {
+  const TempDir dir;
+  fs::create_directory(dir / "other");
+  save_checkpoint(dir / "other/model-9.safetensors", at_step(9));
+  CheckpointDirectory(dir / "mine").save(at_step(1));
+  for (const std::string name :
+       {"../other/model-9.safetensors", "/etc/passwd", "model-9.safetensors",
+        "model-1.safetensors/../model-1.safetensors"}) {
+    write_file_atomically(dir / "mine/checkpoint",
+                          fmt::format(R"({{"latest": "{0}", "all": ["{0}", "{0}"]}})", name));
+    EXPECT_EQ(load_checkpoint(dir / "mine").global_step, 1) << name;
+    EXPECT_THAT(names(CheckpointDirectory(dir / "mine").all()), ElementsAre("model-1.safetensors"));
+  }
+}
+
+TEST(CheckpointDirectoryTest, TimesThatOverflowDoNoHarm) {
+  const TempDir dir;
+  CheckpointDirectory(dir.path()).save(at_step(1));
+  for (const char* time : {"9223372036854775807", "-9223372036854775808", "0"}) {
+    write_file_atomically(
+        dir / "checkpoint",
+        fmt::format(R"({{"latest": "model-1.safetensors", "all": ["model-1.safetensors"],)"
+                    R"("saved_at": {{"model-1.safetensors": {0}}}, "keep_time": {0}}})",
+                    time));
+    CheckpointDirectory checkpoints(dir.path(),
+                                    {.max_to_keep = 1, .keep_checkpoint_every_n_hours = 1e-9});
+    checkpoints.save(at_step(2));
+    EXPECT_EQ(checkpoints.latest(), dir / "model-2.safetensors");
+    CheckpointDirectory(dir.path(), {.keep_checkpoint_every_n_hours = 1e300}).save(at_step(1));
+  }
+}
+
+TEST(CheckpointDirectoryTest, WithoutAnIndexTheHighestStepIsTheLatestWhateverTheTimes) {
+  const TempDir dir;
+  CheckpointDirectory checkpoints(dir.path());
+  for (const int64_t step : {40, 50, 60}) checkpoints.save(at_step(step));
   fs::remove(dir / "checkpoint");
-  EXPECT_EQ(load_checkpoint(dir.path()).global_step, 1);
+  // As a copy in any order leaves them.
+  fs::last_write_time(dir / "model-40.safetensors", fs::file_time_type::clock::now());
+  fs::last_write_time(dir / "model-60.safetensors",
+                      fs::file_time_type::clock::now() - std::chrono::hours(5));
+  EXPECT_EQ(load_checkpoint(dir.path()).global_step, 60);
 }
 
 TEST(CheckpointDirectoryTest, FailedSaveLeavesTheLatestAsItWas) {
@@ -257,6 +313,39 @@ TEST(CheckpointDirectoryTest, FailedSaveLeavesTheLatestAsItWas) {
   EXPECT_THROW(checkpoints.save(bad), Error);
   EXPECT_THAT(names(checkpoints.all()), ElementsAre("model-1.safetensors"));
   EXPECT_EQ(load_checkpoint(dir.path()).global_step, 1);
+}
+
+TEST(CheckpointDirectoryTest, AFullDiskCostsTheOldestCheckpointsAndNeverTheLatest) {
+  // A directory is in the way of the new file until so many files are left.
+  const auto save_when = [](size_t blocked_until) {
+    const TempDir place;
+    CheckpointDirectory checkpoints(
+        place.path(), {.max_to_keep = 4, .free_space = [&](const fs::path& where) -> uint64_t {
+                         if (model_files(where).size() == blocked_until) {
+                           fs::remove(where / "model-4.safetensors");
+                         }
+                         return 0;
+                       }});
+    for (const int64_t step : {1, 2, 3}) checkpoints.save(at_step(step));
+    fs::create_directory(place / "model-4.safetensors");
+    stdout_of([&] { checkpoints.save(at_step(4)); });
+    return names(checkpoints.all());
+  };
+  // The obstacle counts among the files.
+  EXPECT_THAT(save_when(3), ElementsAre("model-3.safetensors", "model-4.safetensors"));
+  EXPECT_THAT(save_when(4),
+              ElementsAre("model-2.safetensors", "model-3.safetensors", "model-4.safetensors"));
+  EXPECT_THROW(save_when(0), Error) << "model-3 has to stay";
+}
+
+TEST(CheckpointDirectoryTest, OtherFailuresThanAFullDiskCostNothing) {
+  const TempDir dir;
+  CheckpointDirectory checkpoints(dir.path());
+  checkpoints.save(at_step(1));
+  checkpoints.save(at_step(2));
+  fs::create_directory(dir / "model-3.safetensors");
+  EXPECT_THROW(checkpoints.save(at_step(3)), Error);
+  EXPECT_EQ(checkpoints.all().size(), 2);
 }
 
 TEST(CheckpointDirectoryTest, NegativeLimitsAreErrors) {

@@ -42,7 +42,7 @@ class SafetensorsTest : public testing::Test {
     EXPECT_THAT([&] { read_bytes(bytes); },
                 ThrowsMessage<Error>(
                     AllOf(HasSubstr("[read_safetensors] '" + path().string()), HasSubstr(reason))))
-        << bytes;
+        << bytes.substr(0, 200);
   }
 
   TempDir dir_;
@@ -118,6 +118,15 @@ TEST_F(SafetensorsTest, WhatTheFormatCannotHoldIsAnErrorAndLeavesTheOldFile) {
   refuses({{"__metadata__", torch::ones({1})}}, "must not be called '__metadata__'");
   refuses({{"\xff", torch::ones({1})}}, "not valid UTF-8");
   EXPECT_EQ(read_file(path()), before);
+}
+
+// A parser that kept them would take gigabytes for these.
+TEST_F(SafetensorsTest, WhatNoHeaderHasIsRefusedWhereItBegins) {
+  expect_refused(file_with(std::string(10'000'000, '['), ""), "objects or lists inside");
+  expect_refused(file_with(R"({"x":{"shape":[[)", ""), "objects or lists inside");
+  std::string numbers = R"({"x":{"shape":[0)";
+  for (int i = 0; i < 1'000'000; ++i) numbers += ",0";
+  expect_refused(file_with(numbers, ""), "more than 64 numbers");
 }
 
 TEST_F(SafetensorsTest, MalformedFilesSayWhatIsWrong) {

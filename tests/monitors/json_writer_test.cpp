@@ -118,6 +118,49 @@ TEST_F(JSONWriterTest, AnotherEpochMovesTheFileAway) {
   EXPECT_EQ(files(), 2u);
 }
 
+// As after a kill: the checkpoint is that of epoch 1, the statistics have gone further.
+TEST_F(JSONWriterTest, AResumedTrainingRemovesTheRowsThatComeAgain) {
+  train_quietly(1, 3);
+  const std::string uninterrupted = read_file(path_);
+  EXPECT_THAT(train_quietly(2, 3), HasSubstr("4 rows of '"));
+  EXPECT_EQ(read_file(path_), uninterrupted);
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(JSONWriterTest, AnEpochWithoutNumbersDoesNotEndTheFile) {
+  train_quietly(1, 1);
+  EXPECT_THAT(train_quietly(4, 4), HasSubstr("will append"));
+  EXPECT_EQ(list().size(), 4u);
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(JSONWriterTest, ATrainingFromElsewhereDoesNotRemoveTheRowsOfAnother) {
+  train_quietly(1, 3);
+  JSONWriter writer({.path = path_});
+  // Weights of step 6, and the first epoch of something new.
+  stdout_of([&] { writer.before_train({.global_step = 6, .starting_epoch = 1}); });
+  EXPECT_FALSE(std::filesystem::exists(path_)) << "it was moved away";
+  EXPECT_EQ(files(), 1u);
+}
+
+// Writing such a list again would overflow the stack.
+TEST_F(JSONWriterTest, AFileSpoiltByOthersIsMovedAwayInTheMiddleOfTraining) {
+  for (const std::string& text : {std::string(200'000, '['), std::string("[\0]", 3),
+                                  std::string(200'000, '[') + std::string(200'000, ']'),
+                                  std::string("\0", 1), std::string("{\"a\":1}")}) {
+    JSONWriter writer({.path = path_});
+    stdout_of([&] {
+      writer.before_train({});
+      std::ofstream(path_, std::ios::binary) << text;
+      writer.process_scalar("x", 1, {});
+      writer.trigger_epoch({});
+    });
+    EXPECT_EQ(list().size(), 1u);
+    std::filesystem::remove(path_);
+  }
+  EXPECT_EQ(files(), 5u) << "nothing is thrown away";
+}
+
 TEST_F(JSONWriterTest, FilesMovedInOneSecondDoNotReplaceEachOther) {
   for (int i = 0; i < 4; ++i) train_quietly(1, 1);
   EXPECT_EQ(files(), 4u);

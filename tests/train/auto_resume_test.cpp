@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <fstream>
+#include <functional>
+
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
@@ -60,15 +63,69 @@ TEST_F(AutoResumeConfigTest, UnlessItIsAskedNotTo) {
   EXPECT_TRUE(not_given.session_init);
 }
 
-TEST_F(AutoResumeConfigTest, StatisticsOfAnotherEpochAreTold) {
+TEST_F(AutoResumeConfigTest, ADamagedCheckpointIsPassedOver) {
   train(2);
-  write_file_atomically(dir_ / "stats.json", R"([{"epoch_num": 5, "global_step": 20}
-])");
-  const std::string text = stdout_of([] {
-    EXPECT_EQ(AutoResumeTrainConfig(TrainConfig{}).starting_epoch, 3) << "the checkpoint's epoch";
-  });
-  EXPECT_THAT(text, HasSubstr("end with epoch 5, the checkpoint 'model-8.safetensors' with epoch "
-                              "2: training goes on from the checkpoint."));
+  std::ofstream(dir_ / "model-8.safetensors") << "";
+  const std::string text =
+      stdout_of([] { EXPECT_EQ(AutoResumeTrainConfig(TrainConfig{}).starting_epoch, 2); });
+  EXPECT_THAT(text, HasSubstr("model-8.safetensors' is not a valid safetensors file"));
+}
+
+TEST_F(AutoResumeConfigTest, ADamagedNumberOfStepsIsAnError) {
+  train(1);
+  Checkpoint checkpoint = load_checkpoint(dir_.path());
+  for (const char* text : {"abc", "-1", ""}) {
+    checkpoint.extra[kStepsDoneInEpoch] = text;
+    CheckpointDirectory(dir_.path()).save(checkpoint);
+    EXPECT_THAT([] { AutoResumeTrainConfig(TrainConfig{}); },
+                ThrowsMessage<Error>(HasSubstr("instead of a number of steps")));
+  }
+}
+
+// Going on with other random numbers, a fresh optimizer or a fresh weight is not going on.
+class StrictResumeTest : public AutoResumeConfigTest {
+ protected:
+  // Resumes from what `change` makes of the checkpoint.
+  std::string resume_from(const std::function<void(Checkpoint&)>& change, bool strict = true) {
+    train(1);
+    Checkpoint checkpoint = load_checkpoint(dir_.path());
+    change(checkpoint);
+    CheckpointDirectory(dir_.path()).save(checkpoint);
+    return stdout_of([&] {
+      launch_train_with_config(AutoResumeTrainConfig({.model = linear_model(),
+                                                      .dataflow = linear_data(),
+                                                      .monitors = OwnedList<MonitorBase>(),
+                                                      .max_epoch = 2},
+                                                     {.strict = strict}),
+                               SimpleTrainer());
+    });
+  }
+};
+
+TEST_F(StrictResumeTest, WhatIsMissingIsAnError) {
+  const auto refused = [&](const std::function<void(Checkpoint&)>& change, const char* reason) {
+    EXPECT_THAT([&] { resume_from(change); }, ThrowsMessage<Error>(HasSubstr(reason)));
+  };
+  refused([](Checkpoint& c) { c.variables.erase("learning_rate"); }, "(learning_rate)");
+  refused([](Checkpoint& c) { c.extra.erase("generator/cpu"); }, "no state of generator/cpu");
+  refused(
+      [](Checkpoint& c) {
+        auto node = c.variables.extract("w");
+        node.key() = "weight";
+        c.variables.insert(std::move(node));
+      },
+      "no value in the checkpoint (w), and 1 values of it have no variable (weight)");
+}
+
+TEST_F(StrictResumeTest, UnlessThatIsWanted) {
+  const std::string text = resume_from(
+      [](Checkpoint& c) {
+        c.variables.erase("learning_rate");
+        c.extra.erase("generator/cpu");
+      },
+      /*strict=*/false);
+  EXPECT_THAT(text, HasSubstr("no state of generator/cpu: random numbers start anew"));
+  EXPECT_THAT(text, HasSubstr("1 variables are as the program made them (learning_rate)"));
 }
 
 TEST(AutoResumeTest, WithoutLogDirectoryThereIsAnError) {

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <csignal>
 #include <filesystem>
 #include <regex>
 
@@ -23,9 +24,11 @@ struct ChildRun {
   std::string output;
 };
 
-ChildRun train(const fs::path& dir, int epochs, int stop_at_step = -1) {
+constexpr int kNever = 1'000'000;
+
+ChildRun train(const fs::path& dir, int epochs, int stop_at_step = kNever, int signal = SIGTERM) {
   ChildProcess child({TENSORPACK_TRAIN_CHILD, "resume", dir.string(), std::to_string(epochs),
-                      std::to_string(stop_at_step)});
+                      std::to_string(stop_at_step), std::to_string(signal)});
   ChildRun run{.status = child.wait(), .lines = {}, .output = child.output()};
   const std::regex line("(step [0-9.]+ cost|end of epoch) [^\n]*");
   for (auto i = std::sregex_iterator(run.output.begin(), run.output.end(), line);
@@ -47,6 +50,12 @@ void expect_same_checkpoint(const fs::path& a, const fs::path& b) {
   }
 }
 
+// The checkpoint and the statistics.
+void expect_same_results(const fs::path& a, const fs::path& b) {
+  expect_same_checkpoint(a, b);
+  EXPECT_EQ(read_file(a / "stats.json"), read_file(b / "stats.json"));
+}
+
 std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
@@ -62,7 +71,7 @@ TEST(ResumeProcessTest, SixEpochsEqualThreeAndThree) {
   EXPECT_EQ(six.lines.size(), 36) << six.output;
   EXPECT_EQ(three.lines.size(), 18) << three.output;
   EXPECT_EQ(joined(three.lines, resumed.lines), six.lines);
-  expect_same_checkpoint(whole.path(), parts.path());
+  expect_same_results(whole.path(), parts.path());
 }
 
 TEST(ResumeProcessTest, ATerminatedEpochIsFinished) {
@@ -76,7 +85,21 @@ TEST(ResumeProcessTest, ATerminatedEpochIsFinished) {
   const ChildRun resumed = train(parts.path(), 4);
   EXPECT_THAT(resumed.output, HasSubstr("with epoch 2, step 5 of it"));
   EXPECT_EQ(joined(joined(terminated.lines, again.lines), resumed.lines), four.lines);
-  expect_same_checkpoint(whole.path(), parts.path());
+  expect_same_results(whole.path(), parts.path());
+}
+
+// In the middle of an epoch, and at its end between the saver and the monitors.
+TEST(ResumeProcessTest, AKilledTrainingLosesNothing) {
+  const TempDir whole, parts;
+  const ChildRun four = train(whole.path(), 4);
+  for (const int stop : {8, -2, -3}) {
+    const ChildRun killed = train(parts.path(), 4, stop, SIGKILL);
+    EXPECT_EQ(killed.status, 1000 + SIGKILL) << killed.output;
+  }
+  const ChildRun resumed = train(parts.path(), 4);
+  EXPECT_EQ(resumed.status, 0) << resumed.output;
+  EXPECT_THAT(four.lines, testing::IsSupersetOf(resumed.lines));
+  expect_same_results(whole.path(), parts.path());
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ using testing::HasSubstr;
 class SignalProcessTest : public testing::Test {
  protected:
   // Starts the child, sends the signal in mid-training, and returns the exit status.
-  int end_by(int signal, const std::string& saver = "none") {
-    ChildProcess child({TENSORPACK_TRAIN_CHILD, "wait", dir_.path().string(), saver});
+  int end_by(int signal, const std::string& saver = "none", const std::string& mode = "wait") {
+    ChildProcess child({TENSORPACK_TRAIN_CHILD, mode, dir_.path().string(), saver});
     EXPECT_TRUE(child.read_until("running\n")) << child.output();
     child.send(signal);
     const int status = child.wait();
@@ -49,6 +49,35 @@ TEST_F(SignalProcessTest, TerminateLeavesACheckpointOfTheLastStep) {
 TEST_F(SignalProcessTest, TerminateSavesThoughTheSaverIsScheduled) {
   EXPECT_EQ(end_by(SIGTERM, "periodic"), 143);
   EXPECT_GE(load_checkpoint(dir_.path()).global_step, 3);
+}
+
+TEST_F(SignalProcessTest, AClosedTerminalSavesToo) {
+  EXPECT_EQ(end_by(SIGHUP, "saver"), 128 + SIGHUP);
+  EXPECT_GE(load_checkpoint(dir_.path()).global_step, 3);
+}
+
+TEST_F(SignalProcessTest, AClosedPipeSavesToo) {
+  ChildProcess child({TENSORPACK_TRAIN_CHILD, "wait", dir_.path().string(), "chatty"});
+  EXPECT_TRUE(child.read_until("running\n")) << child.output();
+  child.close_output();
+  EXPECT_EQ(child.wait(), 128 + SIGPIPE);
+  EXPECT_GE(load_checkpoint(dir_.path()).global_step, 1);
+}
+
+TEST_F(SignalProcessTest, DataThatDoesNotComeKeepsNobodyFromEnding) {
+  for (const char* source : {"queue", "staging"}) {
+    EXPECT_EQ(end_by(SIGTERM, source, "block"), 143) << output_;
+    const Checkpoint checkpoint = load_checkpoint(dir_.path());
+    EXPECT_EQ(checkpoint.global_step, 3);
+    EXPECT_EQ(checkpoint.extra.at("steps_done_in_epoch"), "3");
+    EXPECT_EQ(checkpoint.extra.at("callback/InputSourceCallback"), "3");
+  }
+}
+
+TEST_F(SignalProcessTest, AnyObjectThatIsThrownIsAnErrorAndNoAbort) {
+  ChildProcess child({TENSORPACK_TRAIN_CHILD, "throw", dir_.path().string()});
+  EXPECT_EQ(child.wait(), 1);
+  EXPECT_THAT(child.output(), HasSubstr("error: something was thrown that is no std::exception"));
 }
 
 }  // namespace

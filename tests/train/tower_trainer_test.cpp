@@ -182,30 +182,28 @@ class OpenTowerTrainer final : public TowerTrainer {
  public:
   using TowerTrainer::define;
   using TowerTrainer::setup_tower;
-  using TowerTrainer::tensor;
-  using TowerTrainer::trainable;
 };
 
 TEST(TowerTrainerTest, OpsOfOnesOwnAreDefinedAfterTheTower) {
   OpenTowerTrainer trainer;
-  EXPECT_THAT([&] { trainer.define("d_op", [] {}); },
+  EXPECT_THAT([&] { trainer.define("d_op", [](TowerContext&) {}); },
               ThrowsMessage<Error>(HasSubstr("op 'd_op' is defined before the tower.")));
 }
 
 TEST(TowerTrainerTest, UnknownTensorsAndVariablesAreToldWithTheNearestName) {
   OpenTowerTrainer trainer;
   trainer.setup_tower(linear_inputs(), FeedInput(linear_data()), linear_cost);
-  EXPECT_THAT([&] { trainer.define("a", [&] { trainer.tensor("coast"); }); },
+  EXPECT_THAT([&] { trainer.define("a", [](TowerContext& tower) { tower.tensor("coast"); }); },
               ThrowsMessage<Error>(HasSubstr("Did you mean 'cost'?")));
-  EXPECT_THAT([&] { trainer.define("b", [&] { trainer.trainable("^gen/"); }); },
+  EXPECT_THAT([&] { trainer.define("b", [](TowerContext& tower) { tower.trainable("^gen/"); }); },
               ThrowsMessage<Error>(HasSubstr("no trainable variable matches '^gen/'.")));
 }
 
 TEST(TowerTrainerTest, EachOpTakesABatchOfItsOwn) {
   OpenTowerTrainer trainer;
   trainer.setup_tower(linear_inputs(), FeedInput(linear_data()), linear_cost);
-  const Op a = trainer.define("a", [] {});
-  const Op b = trainer.define("b", [] {});
+  const Op a = trainer.define("a", {});
+  const Op b = trainer.define("b", {});
   trainer.setup_callbacks({}, {});
   trainer.initialize({}, {});
   const at::Tensor first = trainer.sess().run(a, {"x"})[0];

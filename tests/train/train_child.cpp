@@ -1,24 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // The programs that tests start:
-//   train_child wait <logdir> none|saver|periodic       trains until a signal ends it
-//   train_child resume <logdir> <epochs> <stop>         trains a network, resuming what is there;
-//                                                       sends itself SIGTERM after step <stop>
+//   train_child wait <logdir> none|saver|periodic|chatty  trains until a signal ends it
+//   train_child block <logdir> queue|staging              the same, with data that stops coming
+//   train_child resume <logdir> <epochs> <stop> <signal>  trains a network, resuming what is there;
+//                                                         sends itself <signal> after step <stop>,
+//                                                         or at the end of epoch <-stop>
+//   train_child throw <logdir>                            throws a number
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <string>
 
+#include "tensorpack/callbacks/merge_all_summaries.h"
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/callbacks/trigger.h"
 #include "tensorpack/dataflow/batch.h"
 #include "tensorpack/dataflow/fake_data.h"
+#include "tensorpack/dataflow/from_generator.h"
 #include "tensorpack/dataflow/rng.h"
 #include "tensorpack/dataflow/shuffle.h"
+#include "tensorpack/input_source/queue_input.h"
+#include "tensorpack/input_source/staging_input.h"
 #include "tensorpack/models/batch_norm.h"
 #include "tensorpack/models/dropout.h"
 #include "tensorpack/models/fully_connected.h"
 #include "tensorpack/optim/adam.h"
+#include "tensorpack/tower/summary.h"
 #include "tensorpack/train/auto_resume.h"
 #include "tensorpack/train/run_main.h"
 #include "tensorpack/train/trainer.h"
@@ -36,36 +45,67 @@ void say(const std::string& text) {
 // Tells the parent where the loop is.
 class Reporter final : public Callback {
  public:
+  explicit Reporter(bool chatty = false) : chatty_(chatty) {}
   void trigger_step() override {
-    if (global_step() == 3) say("running");
+    if (global_step() == 3 || chatty_) say("running");
   }
   void after_train() override { say(fmt::format("after_train at {}", global_step())); }
+
+ private:
+  bool chatty_;
 };
 
 void wait_for_signal(const std::string& saver) {
-  OwnedList<Callback> callbacks{Reporter()};
-  if (saver == "saver") callbacks.add(ModelSaver());
+  OwnedList<Callback> callbacks{Reporter(saver == "chatty")};
+  if (saver == "saver" || saver == "chatty") callbacks.add(ModelSaver());
   if (saver == "periodic") callbacks.add(PeriodicTrigger(ModelSaver(), {.every_k_epochs = 5}));
   Trainer trainer;
   trainer.set_train_op(Op::nothing());
   trainer.train({.callbacks = std::move(callbacks), .steps_per_epoch = 1'000'000'000});
 }
 
+// Three datapoints, and then none for ever.
+Generator<DataPoint> three_and_wait() {
+  for (int i = 0; i < 3; ++i) {
+    DataPoint point{at::ones({1})};
+    co_yield point;
+  }
+  while (true) ::pause();
+}
+
+void wait_for_data(const std::string& source) {
+  QueueInput queue((FromGenerator(three_and_wait)));
+  launch_train_with_config(
+      {.model = {.inputs = {{"x", {-1}}},
+                 .build_graph =
+                     [](const at::Tensor& x) { return (get_variable("w", {}) * x).sum(); },
+                 .optimizer = Adam()},
+       .data = source == "staging" ? Owned<InputSource>(StagingInput(std::move(queue)))
+                                   : Owned<InputSource>(std::move(queue)),
+       .callbacks = {Reporter(), ModelSaver()},
+       .steps_per_epoch = 1'000'000},
+      SimpleTrainer());
+}
+
 // Prints the exact cost of every step.
 class PrintCost final : public Callback {
  public:
-  explicit PrintCost(int64_t stop) : stop_(stop) {}
+  PrintCost(int64_t stop, int signal) : stop_(stop), signal_(signal) {}
   RunArgs before_run(RunContext&) override { return {.fetches = {"cost"}}; }
   void after_run(RunContext&, const FetchedValues& values) override {
     say(fmt::format("step {}.{} cost {:a}", epoch_num(), global_step(), values[0].item<double>()));
   }
   void trigger_step() override {
-    if (global_step() == stop_) std::raise(SIGTERM);
+    if (global_step() == stop_) std::raise(signal_);
   }
-  void trigger_epoch() override { say(fmt::format("end of epoch {}", epoch_num())); }
+  void trigger_epoch() override {
+    if (epoch_num() == -stop_) std::raise(signal_);
+    say(fmt::format("end of epoch {}", epoch_num()));
+  }
 
  private:
   int64_t stop_;
+  int signal_;
 };
 
 at::Tensor network(const at::Tensor& x, const at::Tensor& y) {
@@ -73,10 +113,12 @@ at::Tensor network(const at::Tensor& x, const at::Tensor& y) {
   l = at::relu(BatchNorm("bn", l));
   l = Dropout("dropout", l, {.rate = 0.4});
   l = FullyConnected("fc1", l, {.units = 1});
-  return named("cost", (l.squeeze(1) - y).square().mean());
+  const at::Tensor cost = named("cost", (l.squeeze(1) - y).square().mean());
+  add_moving_summary(cost);
+  return cost;
 }
 
-void train_and_resume(int64_t epochs, int64_t stop) {
+void train_and_resume(int64_t epochs, int64_t stop, int signal) {
   set_global_seed(7);
   at::manual_seed(7);
   launch_train_with_config(
@@ -85,7 +127,8 @@ void train_and_resume(int64_t epochs, int64_t stop) {
                     .build_graph = network,
                     .optimizer = Adam({.lr = 0.01})},
           .dataflow = FakeData({{.shape = {5}}, {}}, {.size = 30}) | shuffle() | batch(4),
-          .callbacks = {PrintCost(stop), ModelSaver()},
+          // The saver first: what comes after it must not be lost either.
+          .callbacks = {ModelSaver(), PrintCost(stop, signal), MergeAllSummaries()},
           .extra_callbacks = OwnedList<Callback>(),
           .steps_per_epoch = 5,
           .max_epoch = epochs,
@@ -101,8 +144,12 @@ int main(int argc, char** argv) {
     set_logger_dir(words.at(1), LogDirAction::kKeep);
     if (words.at(0) == "wait") {
       wait_for_signal(words.at(2));
+    } else if (words.at(0) == "block") {
+      wait_for_data(words.at(2));
+    } else if (words.at(0) == "throw") {
+      throw 7;  // NOLINT: that is the point
     } else {
-      train_and_resume(std::stoll(words.at(2)), std::stoll(words.at(3)));
+      train_and_resume(std::stoll(words.at(2)), std::stoll(words.at(3)), std::stoi(words.at(4)));
     }
   });
 }

@@ -26,21 +26,16 @@ struct Outcome {
 };
 
 // Trains with two recorders, A and B, around `between`.
-Outcome train(Trainer& trainer, OwnedList<Callback> between, LoopOptions loop) {
+Outcome train(Trainer& trainer, OwnedList<Callback> between, TrainOptions options) {
   const EventLog log = make_event_log();
   OwnedList<Callback> callbacks{EventRecorder(log, "A")};
   callbacks.append(std::move(between));
   callbacks.add(EventRecorder(log, "B"));
+  options.callbacks = std::move(callbacks);
   Outcome outcome;
   outcome.log = stdout_of([&] {
     try {
-      trainer.train({
-          .callbacks = std::move(callbacks),
-          .steps_per_epoch = loop.steps_per_epoch,
-          .starting_epoch = loop.starting_epoch,
-          .max_epoch = loop.max_epoch,
-          .starting_step = loop.starting_step,
-      });
+      trainer.train(std::move(options));
     } catch (const std::exception& error) {
       outcome.error = error.what();
     }
@@ -49,13 +44,13 @@ Outcome train(Trainer& trainer, OwnedList<Callback> between, LoopOptions loop) {
   return outcome;
 }
 
-Outcome train(OwnedList<Callback> between, LoopOptions loop) {
+Outcome train(OwnedList<Callback> between, TrainOptions options) {
   Trainer trainer;
   trainer.set_train_op(Op::nothing());
-  return train(trainer, std::move(between), loop);
+  return train(trainer, std::move(between), std::move(options));
 }
 
-constexpr LoopOptions kTwoByTwo{.steps_per_epoch = 2, .max_epoch = 2};
+TrainOptions two_by_two() { return {.steps_per_epoch = 2, .max_epoch = 2}; }
 
 const Events kNormal = {
     "A setup_graph 0/-1/0",  "B setup_graph 0/-1/0",   //
@@ -93,7 +88,7 @@ Events normal_until(const std::string& last, Events rest) {
 }
 
 TEST(TrainerEventsTest, NormalRunFollowsTheReferenceTrace) {
-  const Outcome outcome = train({}, kTwoByTwo);
+  const Outcome outcome = train({}, two_by_two());
   EXPECT_EQ(outcome.events, kNormal);
   EXPECT_EQ(outcome.error, "");
   EXPECT_THAT(outcome.log, HasSubstr("Start epoch 1 ..."));
@@ -144,7 +139,7 @@ TEST(TrainerEventsTest, GlobalStepCountsHookedRunsNotSteps) {
                           "B trigger_epoch 1/1/0", "B trigger 1/1/0",        //
                           "A after_train 1/1/0", "B after_train 1/1/0"));
   StepTrainer one = hooked_runs(1);
-  EXPECT_EQ(train(one, {}, kTwoByTwo).events, kNormal);
+  EXPECT_EQ(train(one, {}, two_by_two()).events, kNormal);
   StepTrainer two = hooked_runs(2);
   EXPECT_THAT(train(two, {}, {.steps_per_epoch = 1, .max_epoch = 1}).events,
               ElementsAre("A setup_graph 0/-1/0", "B setup_graph 0/-1/0",    //
@@ -184,7 +179,7 @@ class EndingTest : public testing::TestWithParam<Ending> {};
 TEST_P(EndingTest, StopTrainingEndsTheLoopNormally) {
   const auto& [method, call, last, state] = GetParam();
   const Outcome outcome =
-      train({ActAt(method, call, [] { throw StopTraining("enough"); })}, kTwoByTwo);
+      train({ActAt(method, call, [] { throw StopTraining("enough"); })}, two_by_two());
   Events rest = {"A after_train " + state, "B after_train " + state};
   // Later callbacks still get their end of the epoch: a saver or a monitor may be among them.
   if (method == "trigger_epoch") {
@@ -199,7 +194,7 @@ TEST_P(EndingTest, StopTrainingEndsTheLoopNormally) {
 TEST_P(EndingTest, ExceptionIsRethrownAfterAfterTrain) {
   const auto& [method, call, last, state] = GetParam();
   const Outcome outcome =
-      train({ActAt(method, call, [] { throw std::runtime_error("broken"); })}, kTwoByTwo);
+      train({ActAt(method, call, [] { throw std::runtime_error("broken"); })}, two_by_two());
   EXPECT_EQ(outcome.events,
             normal_until(last, {"A after_train " + state, "B after_train " + state}));
   EXPECT_EQ(outcome.error, "broken");
@@ -213,14 +208,14 @@ INSTANTIATE_TEST_SUITE_P(EveryMethod, EndingTest, testing::ValuesIn(kEndings),
 
 TEST(TrainerEventsTest, ExceptionInSetupGraphComesBeforeTheLoop) {
   const Outcome outcome =
-      train({ActAt("setup_graph", 0, [] { throw std::runtime_error("broken"); })}, kTwoByTwo);
+      train({ActAt("setup_graph", 0, [] { throw std::runtime_error("broken"); })}, two_by_two());
   EXPECT_THAT(outcome.events, ElementsAre("A setup_graph 0/-1/0"));
   EXPECT_EQ(outcome.error, "broken");
 }
 
 TEST(TrainerEventsTest, AfterTrainOfAllRunsThoughOneThrows) {
   const Outcome outcome =
-      train({ActAt("after_train", 0, [] { throw std::runtime_error("broken"); })}, kTwoByTwo);
+      train({ActAt("after_train", 0, [] { throw std::runtime_error("broken"); })}, two_by_two());
   EXPECT_EQ(outcome.events, kNormal);
   EXPECT_EQ(outcome.error, "broken");
   EXPECT_THAT(outcome.log, HasSubstr("ActAt failed in after_train: broken"));
@@ -230,7 +225,7 @@ TEST(TrainerEventsTest, TheFirstFailureIsTheOneThrown) {
   const Outcome outcome =
       train({ActAt("before_epoch", 0, [] { throw std::runtime_error("first"); }),
              ActAt("after_train", 0, [] { throw std::runtime_error("second"); })},
-            kTwoByTwo);
+            two_by_two());
   EXPECT_EQ(outcome.error, "first");
 }
 
@@ -246,7 +241,7 @@ class RequestStop final : public Callback {
 };
 
 TEST(TrainerEventsTest, RequestStopEndsBeforeTheNextStep) {
-  const Outcome outcome = train({RequestStop(2)}, kTwoByTwo);
+  const Outcome outcome = train({RequestStop(2)}, two_by_two());
   EXPECT_EQ(outcome.events,
             normal_until("B trigger_step 2/0/3", {"A after_train 2/0/3", "B after_train 2/0/3"}));
   EXPECT_EQ(outcome.error, "");
@@ -254,13 +249,13 @@ TEST(TrainerEventsTest, RequestStopEndsBeforeTheNextStep) {
 }
 
 TEST(TrainerEventsTest, RequestStopAtTheLastStepLetsTheEpochEnd) {
-  EXPECT_EQ(train({RequestStop(1)}, kTwoByTwo).events,
+  EXPECT_EQ(train({RequestStop(1)}, two_by_two()).events,
             normal_until("B trigger 1/1/2", {"A after_train 1/1/2", "B after_train 1/1/2"}));
 }
 
 TEST(TrainerEventsTest, AFurtherRunInAStoppedStepThrows) {
   StepTrainer trainer = hooked_runs(2);
-  EXPECT_THAT(train(trainer, {RequestStop(0)}, kTwoByTwo).error,
+  EXPECT_THAT(train(trainer, {RequestStop(0)}, two_by_two()).error,
               HasSubstr("[hooked run] op 'nothing' is run after a stop was requested."));
 }
 
@@ -274,14 +269,14 @@ TEST(TrainerEventsTest, EndOfDataInMidEpochEndsTheLoopNormally) {
           [](const std::vector<at::Tensor>& x) {
             return NamedTensors{{"y", x[0] + 1}};
           },
-      .feeder = [&]() -> std::vector<at::Tensor> {
-        if (batches-- == 0) return {};
-        return {at::zeros({})};
+      .feeder = [&]() -> std::optional<std::vector<at::Tensor>> {
+        if (batches-- == 0) return std::nullopt;
+        return std::vector<at::Tensor>{at::zeros({})};
       },
   });
   Trainer trainer(graph);
   trainer.set_train_op(op);
-  const Outcome outcome = train(trainer, {}, kTwoByTwo);
+  const Outcome outcome = train(trainer, {}, two_by_two());
   EXPECT_EQ(outcome.events,
             normal_until("B before_run 2/1/3", {"A after_train 2/1/3", "B after_train 2/1/3"}));
   EXPECT_EQ(outcome.error, "");

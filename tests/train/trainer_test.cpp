@@ -114,8 +114,8 @@ TEST(TrainerTest, MonitorsComeAfterAllCallbacks) {
   });
   std::vector<std::string> names;
   for (const Callback& callback : trainer.callbacks().all()) names.push_back(callback.name());
-  EXPECT_THAT(names, ElementsAre("EventRecorder", "MaintainStepCounter", "ActAt", "ProgressBar",
-                                 "MergeAllSummaries", "RunMonitors"));
+  EXPECT_THAT(names, ElementsAre("EventRecorder", "MaintainStepCounter", "ActAt", "StopAtNaN",
+                                 "ProgressBar", "MergeAllSummaries", "RunMonitors"));
 }
 
 // Keeps the scalars of every epoch.

@@ -31,10 +31,22 @@ constexpr std::array<std::pair<const char*, at::ScalarType>, 10> kTypes = {{
     {"BOOL", at::ScalarType::Bool},
 }};
 
-// The parser keeps the last of several equal keys; in a header that would hide a tensor.
-json parse_without_duplicates(std::string_view text) {
+// The parser keeps the last of several equal keys; in a header that would hide a tensor. Nor does
+// it mind a hundred million brackets, which take a hundred times their size in memory: what no
+// header has is refused where it begins.
+json parse_strictly(std::string_view text) {
+  constexpr int kMaxDepth = 2;  // the header, an entry, its shape
+  constexpr size_t kMaxLength = 64;
   std::vector<std::set<std::string>> keys;
-  return json::parse(text, [&keys](int /*depth*/, json::parse_event_t event, json& parsed) {
+  size_t length = 0;
+  return json::parse(text, [&](int depth, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::object_start || event == json::parse_event_t::array_start) {
+      require(depth <= kMaxDepth, "its header has objects or lists inside of an entry's fields");
+      length = 0;
+    }
+    if (event == json::parse_event_t::value && depth > kMaxDepth) {
+      require(++length <= kMaxLength, "a list in its header has more than {} numbers", kMaxLength);
+    }
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
     if (event == json::parse_event_t::key) {
@@ -153,9 +165,11 @@ std::string format_header(const SafetensorsHeader& header) {
 }
 
 SafetensorsHeader parse_header(std::string_view text, int64_t data_size) {
+  // The parser takes it for the end.
+  require(text.find('\0') == std::string_view::npos, "its header has a byte 0");
   json root;
   try {
-    root = parse_without_duplicates(text);
+    root = parse_strictly(text);
   } catch (const json::exception& e) {
     throw malformed("its header is not valid JSON ({})", e.what());
   }

@@ -9,8 +9,8 @@
 
 namespace tensorpack {
 
-/// The states of libtorch's default generators that ops of the graph draw from (dropout and the
-/// like), by a name for each device.
+/// The states of all generators that ops of the graph draw from (dropout and the like), and of
+/// libtorch's default ones, by name.
 std::map<std::string, std::string> save_generators(const Graph& graph);
 
 /// Puts back what save_generators() gave; other entries are ignored. Throws Error for a state that

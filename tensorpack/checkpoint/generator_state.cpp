@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensorpack/callbacks/generator_state.h"
+#include "tensorpack/checkpoint/generator_state.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 
 #include <mutex>
-#include <utility>
-#include <vector>
 
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 namespace {
 
-std::vector<std::pair<std::string, at::Generator>> generators(const Graph& graph) {
-  std::vector<std::pair<std::string, at::Generator>> found;
-  found.emplace_back("generator/cpu", at::detail::getDefaultCPUGenerator());
+// Those of the graph's ops, and libtorch's default ones, from which host code draws.
+std::map<std::string, at::Generator> generators(const Graph& graph) {
+  std::map<std::string, at::Generator> found;
+  for (const auto& [name, generator] : graph.generators()) {
+    found.emplace("generator/" + name, generator);
+  }
   const c10::Device device = graph.options().device;
+  found.emplace("generator/cpu", at::globalContext().defaultGenerator(at::kCPU));
   if (device.is_cuda()) {
-    found.emplace_back("generator/cuda", at::globalContext().defaultGenerator(device));
+    found.emplace("generator/cuda", at::globalContext().defaultGenerator(device));
   }
   return found;
 }
@@ -58,7 +59,7 @@ at::Tensor from_hex(const std::string& name, const std::string& text) {
 
 std::map<std::string, std::string> save_generators(const Graph& graph) {
   std::map<std::string, std::string> states;
-  for (auto& [name, generator] : generators(graph)) {
+  for (auto [name, generator] : generators(graph)) {
     std::lock_guard<std::mutex> lock(generator.mutex());
     states.emplace(name, to_hex(generator.get_state()));
   }
@@ -66,7 +67,7 @@ std::map<std::string, std::string> save_generators(const Graph& graph) {
 }
 
 void restore_generators(const Graph& graph, const std::map<std::string, std::string>& states) {
-  for (auto& [name, generator] : generators(graph)) {
+  for (auto [name, generator] : generators(graph)) {
     const auto found = states.find(name);
     if (found == states.end()) continue;
     const at::Tensor state = from_hex(name, found->second);
@@ -75,8 +76,7 @@ void restore_generators(const Graph& graph, const std::map<std::string, std::str
       generator.set_state(state);
     } catch (const c10::Error& error) {
       throw make_error("restore",
-                       "the state of '{}' in the checkpoint does not fit: {}. Use another "
-                       "one.",
+                       "the state of '{}' in the checkpoint does not fit: {}. Use another one.",
                        name, error.what_without_backtrace());
     }
   }

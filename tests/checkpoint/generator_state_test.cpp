@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensorpack/callbacks/generator_state.h"
+#include "tensorpack/checkpoint/generator_state.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

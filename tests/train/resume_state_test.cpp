@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// A resumed training goes on with the first batch that was not used, and with what callbacks saved.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "tensorpack/callbacks/model_saver.h"
+#include "tensorpack/dataflow/from_list.h"
+#include "tensorpack/input_source/queue_input.h"
+#include "tensorpack/train/auto_resume.h"
+#include "tensorpack/train/tower_trainer.h"
+#include "tensorpack/utils/fs.h"
+#include "tensorpack/utils/logger.h"
+#include "tests/support/capture.h"
+#include "tests/support/throws.h"
+
+namespace tensorpack {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr const char* kPositionKey = "callback/InputSourceCallback";
+
+FromList numbers(int64_t count) {
+  std::vector<DataPoint> points;
+  for (int64_t i = 0; i < count; ++i) points.push_back({at::full({1}, i, at::kFloat)});
+  return FromList(std::move(points));
+}
+
+// Writes down the batches that were taken from it. A source of one's own.
+class Recorded final : public InputSource {
+ public:
+  explicit Recorded(std::vector<int64_t>& taken) : source_(numbers(7)), taken_(&taken) {}
+  void reset_state(int64_t position = 0) override { source_.reset_state(position); }
+  std::optional<DataPoint> next() override {
+    auto batch = source_.next();
+    taken_->push_back(batch->at(0).item<int64_t>());
+    return batch;
+  }
+  int64_t position() const override { return source_.position(); }
+  void stop() override { source_.stop(); }
+
+ private:
+  QueueInput source_;
+  std::vector<int64_t>* taken_;
+};
+
+// Takes `batches` batches in each step, of which one hooked run is the step.
+class SeveralBatchesTrainer final : public TowerTrainer {
+ public:
+  SeveralBatchesTrainer(Owned<InputSource> input, int batches) : batches_(batches) {
+    setup_tower({{"x", {-1}}}, std::move(input), [](const at::Tensor& x) {
+      at::NoGradGuard no_grad;
+      get_variable("sum", {}, {.role = VariableRole::kModel}).add_(x.sum());
+    });
+    op_ = define("add", {});
+  }
+  void run_step() override {
+    hooked_sess().run(batches_ > 0 ? op_ : Op::nothing());
+    for (int i = 1; i < batches_; ++i) sess().run(op_);
+  }
+
+ private:
+  int batches_;
+  Op op_;
+};
+
+class ResumeStateTest : public testing::Test {
+ protected:
+  ResumeStateTest() { set_logger_dir(dir_.path(), LogDirAction::kKeep); }
+  ~ResumeStateTest() override { reset_logger_dir(); }
+
+  // Trains epochs of three steps up to number `epochs`, resuming what is there: the batches taken.
+  std::vector<int64_t> train(int batches_per_step, int64_t epochs) {
+    std::vector<int64_t> taken;
+    SeveralBatchesTrainer trainer(Recorded(taken), batches_per_step);
+    log_ = stdout_of([&] {
+      AutoResumeTrainConfig config({.starting_epoch = 1, .max_epoch = epochs});
+      trainer.train({.callbacks = {ModelSaver()},
+                     .session_init = std::move(config.session_init),
+                     .steps_per_epoch = 3,
+                     .starting_epoch = config.starting_epoch,
+                     .max_epoch = config.max_epoch});
+    });
+    return taken;
+  }
+
+  // Changes the state of the data in the latest checkpoint; removes it if there is no text.
+  void set_position(const std::optional<std::string>& text) {
+    Checkpoint checkpoint = load_checkpoint(dir_.path());
+    checkpoint.extra.erase(kPositionKey);
+    if (text) checkpoint.extra.emplace(kPositionKey, *text);
+    CheckpointDirectory(dir_.path()).save(checkpoint);
+  }
+
+  TempDir dir_;
+  std::string log_;
+};
+
+TEST_F(ResumeStateTest, AStepMayTakeSeveralBatches) {
+  EXPECT_THAT(train(2, 2), ElementsAre(0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4));
+  EXPECT_EQ(load_checkpoint(dir_.path()).extra.at(kPositionKey), "12")
+      << "though 50 are read ahead";
+  EXPECT_THAT(train(2, 3), ElementsAre(5, 6, 0, 1, 2, 3));
+  EXPECT_THAT(log_, Not(HasSubstr("No position of the data")));
+  EXPECT_EQ(load_checkpoint(dir_.path()).global_step, 9);
+}
+
+TEST_F(ResumeStateTest, AStepMayTakeNone) {
+  EXPECT_THAT(train(0, 2), IsEmpty());
+  EXPECT_THAT(train(1, 3), ElementsAre(0, 1, 2)) << "the first batches were never used";
+}
+
+TEST_F(ResumeStateTest, WithoutAPositionTheDataGoesOnAtTheStep) {
+  train(2, 2);
+  set_position(std::nullopt);
+  EXPECT_THAT(train(1, 3), ElementsAre(6, 0, 1));
+  EXPECT_THAT(log_, HasSubstr("has no state of these callbacks: InputSourceCallback."));
+  EXPECT_THAT(log_, HasSubstr("it goes on at batch 6, the global_step."));
+}
+
+TEST_F(ResumeStateTest, ADamagedPositionIsAnError) {
+  train(1, 1);
+  for (const char* text : {"abc", "-3", "99999999999999999999"}) {
+    set_position(text);
+    EXPECT_ERROR(train(1, 2), "[InputSourceCallback] its state in the checkpoint is damaged");
+  }
+}
+
+TEST_F(ResumeStateTest, TheCheckpointIsReadOnce) {
+  train(1, 1);
+  std::vector<int64_t> taken;
+  SeveralBatchesTrainer trainer(Recorded(taken), 1);
+  stdout_of([&] {
+    AutoResumeTrainConfig config{TrainConfig()};
+    for (const auto& file : fs::directory_iterator(dir_.path())) fs::remove(file);
+    trainer.train({.session_init = std::move(config.session_init),
+                   .steps_per_epoch = 3,
+                   .starting_epoch = config.starting_epoch,
+                   .max_epoch = 2});
+  });
+  EXPECT_THAT(taken, ElementsAre(3, 4, 5));
+  EXPECT_EQ(trainer.variables().at("sum").tensor.item<float>(), 0 + 1 + 2 + 3 + 4 + 5);
+}
+
+}  // namespace
+}  // namespace tensorpack

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a newcomer may do wrong, and what must not be wrong in silence.
+#include <gmock/gmock.h>
+
+#include "tensorpack/callbacks/inference_runner.h"
+#include "tensorpack/callbacks/inference_stats.h"
+#include "tensorpack/callbacks/model_saver.h"
+#include "tensorpack/callbacks/stop_at_nan.h"
+#include "tensorpack/checkpoint/checkpoint_directory.h"
+#include "tensorpack/input_source/feed_input.h"
+#include "tensorpack/input_source/queue_input.h"
+#include "tensorpack/input_source/staging_input.h"
+#include "tensorpack/train/single_cost_trainer.h"
+#include "tensorpack/train/train_config.h"
+#include "tensorpack/utils/fs.h"
+#include "tests/support/capture.h"
+#include "tests/support/throws.h"
+#include "tests/train/linear_model.h"
+
+namespace tensorpack {
+namespace {
+
+TEST(SharpEdgesTest, APredictorMayOutliveItsTrainer) {
+  std::optional<OnlinePredictor> predict;
+  {
+    SimpleTrainer trainer;
+    trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), linear_cost, SGD({.lr = 0.1}));
+    predict = trainer.get_predictor({"x"}, {"prediction"});
+    trainer.train({.steps_per_epoch = 4, .max_epoch = 20});
+  }
+  EXPECT_NEAR((*predict)(at::zeros({1}))[0].item<double>(), 1, 0.01);
+}
+
+TEST(SharpEdgesTest, APredictorWhoseTrainerNeverTrainedSaysSo) {
+  std::optional<OnlinePredictor> predict;
+  {
+    SimpleTrainer trainer;
+    trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), linear_cost, SGD({.lr = 0.1}));
+    predict = trainer.get_predictor({"x"}, {"prediction"});
+  }
+  EXPECT_ERROR((*predict)(at::zeros({1})), "the session exists from initialize() on");
+}
+
+TEST(SharpEdgesTest, TwoInferenceRunnersThatReportOneScalarAreAnError) {
+  SimpleTrainer trainer;
+  trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), linear_cost, SGD({.lr = 0.1}));
+  EXPECT_ERROR(
+      trainer.train({.callbacks = {InferenceRunner(linear_data(), {ScalarStats({"cost"})}),
+                                   InferenceRunner(linear_data(), {ScalarStats({"cost"})})},
+                     .steps_per_epoch = 1,
+                     .max_epoch = 1}),
+      "the scalar 'validation_cost' is reported by ScalarStats of 'InferenceTower' already");
+}
+
+TEST(SharpEdgesTest, AnEmptyDataPointIsNotTheEndOfTheData) {
+  SimpleTrainer trainer;
+  trainer.setup_graph(linear_inputs(), FeedInput(FromList({DataPoint{}})), linear_cost,
+                      SGD({.lr = 0.1}));
+  EXPECT_ERROR(trainer.train({.steps_per_epoch = 1, .max_epoch = 1}),
+               "a datapoint has 0 components, the input signature has 2");
+}
+
+TEST(SharpEdgesTest, QueueInputTrainerSeesTheQueueBehindAStagingInput) {
+  QueueInputTrainer trainer;
+  trainer.setup_graph(linear_inputs(), StagingInput(QueueInput(linear_data())), linear_cost,
+                      SGD({.lr = 0.1}));
+  trainer.train({.steps_per_epoch = 4, .max_epoch = 2});
+  QueueInputTrainer other;
+  EXPECT_ERROR(other.setup_graph(linear_inputs(), StagingInput(FeedInput(linear_data())),
+                                 linear_cost, SGD({.lr = 0.1})),
+               "the input is not a QueueInput");
+}
+
+TEST(SharpEdgesTest, ATowerFunctionThatWritesToItsInputLeavesTheDataAlone) {
+  std::vector<DataPoint> points{{at::ones({2}), at::ones({2})}};
+  const at::Tensor mine = points[0][0];
+  SimpleTrainer trainer;
+  trainer.setup_graph(
+      linear_inputs(), FeedInput(FromList(points)),
+      [](at::Tensor x, const at::Tensor& y) { return linear_cost(x.mul_(2), y); },
+      SGD({.lr = 0.1}));
+  trainer.train({.steps_per_epoch = 4, .max_epoch = 2});
+  EXPECT_TRUE(at::equal(mine, at::ones({2})));
+}
+
+TEST(SharpEdgesTest, ALocalVariableCannotBeUsedToPredict) {
+  SimpleTrainer trainer;
+  trainer.setup_graph(
+      linear_inputs(), FeedInput(linear_data()),
+      [](const at::Tensor& x, const at::Tensor& y) {
+        const at::Tensor scale =
+            get_variable("scale", {}, {.init = init::ones(), .role = VariableRole::kLocal});
+        return linear_cost(x * scale, y);
+      },
+      SGD({.lr = 0.1}));
+  EXPECT_ERROR(trainer.get_predictor({"x"}, {"prediction"}),
+               "'scale' is a local variable, which no checkpoint has");
+}
+
+TrainOptions diverging(OwnedList<Callback> callbacks) {
+  return {.callbacks = std::move(callbacks), .steps_per_epoch = 4, .max_epoch = 20};
+}
+
+TEST(SharpEdgesTest, ACostThatIsNotFiniteEndsTheTrainingBeforeItIsSaved) {
+  TempDir dir;
+  SimpleTrainer trainer;
+  trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), linear_cost, SGD({.lr = 1e6}));
+  EXPECT_ERROR(trainer.train(diverging({StopAtNaN(), ModelSaver({.checkpoint_dir = dir.path()})})),
+               "[StopAtNaN] 'cost' is ");
+  const auto latest = CheckpointDirectory(dir.path()).latest();
+  ASSERT_TRUE(latest.has_value());
+  for (const auto& [name, tensor] : load_checkpoint(*latest).variables) {
+    EXPECT_TRUE(tensor.isfinite().all().item<bool>()) << name;
+  }
+}
+
+TEST(SharpEdgesTest, ACostThatIsNotFiniteIsToldOnceIfItMayGoOn) {
+  SimpleTrainer trainer;
+  trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), linear_cost, SGD({.lr = 1e6}));
+  const std::string log =
+      stdout_of([&] { trainer.train(diverging({StopAtNaN({.stops = false})})); });
+  const size_t first = log.find("[StopAtNaN] 'cost' is ");
+  ASSERT_NE(first, std::string::npos);
+  EXPECT_EQ(log.find("[StopAtNaN]", first + 1), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tensorpack

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kills a training again and again, resumes it, and compares what comes out with a training that
+// was left alone: variables, states, statistics and recorded costs must be the same bits.
+//
+//   soak [--kills 200] [--seed 1] [--power-cut] [--example]
+//
+// With --power-cut only what was synchronized to the disk is there after a kill; with --example the
+// training is the one on Fashion-MNIST.
+#include <ATen/ATen.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <random>
+#include <regex>
+#include <thread>
+
+#include "tensorpack/checkpoint/checkpoint.h"
+#include "tensorpack/train/run_main.h"
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/fs.h"
+#include "tensorpack/utils/string.h"
+#include "tensorpack/utils/timer.h"
+
+using namespace tensorpack;  // NOLINT: a program
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Flags {
+  int64_t kills = 200;
+  int64_t seed = 1;
+  bool example = false;
+  bool power_cut = false;
+};
+
+Flags parse(const std::vector<std::string>& words) {
+  Flags flags;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const bool has_number = i + 1 < words.size() && parse_integer(words[i + 1]).has_value();
+    if (word == "--example" || word == "--power-cut") {
+      (word == "--example" ? flags.example : flags.power_cut) = true;
+      continue;
+    }
+    TP_CHECK(
+        has_number && (word == "--kills" || word == "--seed"), "soak",
+        "'{}' is not understood. Usage: soak [--kills N] [--seed N] [--power-cut] [--example].",
+        word);
+    (word == "--kills" ? flags.kills : flags.seed) = std::stoll(words[++i]);
+  }
+  return flags;
+}
+
+std::vector<std::string> command(bool example, const fs::path& dir) {
+  if (example) {
+    return {TENSORPACK_EXAMPLES "/fashion_mnist",
+            "--resume",
+            "--epochs",
+            "3",
+            "--logdir",
+            dir.string()};
+  }
+  return {TENSORPACK_TRAIN_CHILD, "resume", dir.string(), "8", "1000000", "15"};
+}
+
+// A training whose output is appended to a file.
+struct Training {
+  bool example = false;
+  bool power_cut = false;
+  fs::path dir = {};
+
+  fs::path output() const { return dir.string() + ".log"; }
+  fs::path on_disk() const { return dir.string() + ".on_disk"; }
+
+  pid_t start() const {
+    std::vector<std::string> words = command(example, dir);
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    const pid_t child = ::fork();
+    if (child != 0) return child;
+    const int fd = ::open(output().c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
+    ::dup2(fd, STDOUT_FILENO);
+    ::dup2(fd, STDERR_FILENO);
+    if (power_cut) {
+      ::setenv("LD_PRELOAD", TENSORPACK_POWER_CUT, 1);
+      ::setenv("POWER_CUT_DIR", dir.c_str(), 1);
+      ::setenv("POWER_CUT_COPY", on_disk().c_str(), 1);
+    }
+    ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+
+  // Forgets what was not synchronized to the disk.
+  void cut_power() const {
+    if (!power_cut) return;
+    fs::remove_all(dir);
+    if (fs::exists(on_disk())) fs::rename(on_disk(), dir);
+  }
+
+  void remove() const {
+    for (const fs::path& path : {dir, output(), on_disk()}) fs::remove_all(path);
+  }
+};
+
+bool is_saving(const fs::path& dir) {
+  std::error_code ignored;
+  for (const auto& file : fs::directory_iterator(dir, ignored)) {
+    if (file.path().filename().string().find(".tmp.") != std::string::npos) return true;
+  }
+  return false;
+}
+
+// Runs until `is_time` says that it is to be killed: true if it came to its end.
+bool run(const Training& training, const std::function<bool()>& is_time) {
+  const pid_t child = training.start();
+  int status = 0;
+  while (::waitpid(child, &status, WNOHANG) == 0) {
+    if (is_time()) ::kill(child, SIGKILL);
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  training.cut_power();
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return false;
+  TP_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "soak",
+           "the training ended with status {}:\n{}", status, read_file(training.output()));
+  return true;
+}
+
+// Half of the kills come while something is being saved, the others at any time.
+std::function<bool()> random_moment(std::mt19937_64& random, const fs::path& dir, double seconds) {
+  std::uniform_real_distribution<double> uniform(0, 1);
+  if (uniform(random) < 0.5) {
+    return [timer = Timer(), limit = uniform(random) * seconds] { return timer.seconds() > limit; };
+  }
+  const int saves = static_cast<int>(uniform(random) * 4);
+  return [&random, dir, left = saves]() mutable {
+    if (!is_saving(dir) || left-- > 0) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
+    return true;
+  };
+}
+
+// The recorded cost of every step. One that was made twice must have cost the same.
+std::map<std::string, std::string> costs_in(const fs::path& output) {
+  std::map<std::string, std::string> costs;
+  const std::string text = read_file(output);
+  const std::regex line("(step [0-9.]+) cost (\\S+)\n");
+  for (auto i = std::sregex_iterator(text.begin(), text.end(), line); i != std::sregex_iterator();
+       ++i) {
+    const auto [found, is_new] = costs.emplace((*i)[1], (*i)[2]);
+    TP_CHECK(is_new || found->second == (*i)[2], "soak", "{} cost {} and then {}.", found->first,
+             found->second, (*i)[2].str());
+  }
+  return costs;
+}
+
+void compare(const fs::path& alone, const fs::path& killed) {
+  const Checkpoint a = load_checkpoint(alone);
+  const Checkpoint b = load_checkpoint(killed);
+  TP_CHECK(a.global_step == b.global_step && a.epoch_num == b.epoch_num, "soak",
+           "one ends with step {}, the other with {}.", a.global_step, b.global_step);
+  for (const auto& [name, state] : a.extra) {
+    const auto found = b.extra.find(name);
+    TP_CHECK(found != b.extra.end() && found->second == state, "soak", "the state '{}' differs.",
+             name);
+  }
+  TP_CHECK(a.extra.size() == b.extra.size() && a.variables.size() == b.variables.size(), "soak",
+           "one has states or variables that the other does not have.");
+  for (const auto& [name, value] : a.variables) {
+    TP_CHECK(at::equal(value, b.variables.at(name)), "soak", "'{}' differs.", name);
+  }
+  TP_CHECK(read_file(alone / "stats.json") == read_file(killed / "stats.json"), "soak",
+           "the statistics differ.");
+}
+
+void soak(const Flags& flags) {
+  const TempDir work;
+  const Training alone{.example = flags.example, .dir = work / "alone"};
+  const Training killed{
+      .example = flags.example, .power_cut = flags.power_cut, .dir = work / "killed"};
+  Timer timer;
+  run(alone, [] { return false; });
+  const double seconds = timer.seconds();
+  const auto costs = costs_in(alone.output());
+  fmt::print("{:.1f} seconds alone, {} recorded costs\n", seconds, costs.size());
+
+  std::mt19937_64 random(static_cast<uint64_t>(flags.seed));
+  int64_t finished = 0;
+  bool is_finished = false;
+  for (int64_t kills = 0; kills < flags.kills || !is_finished;) {
+    const bool may_kill = kills < flags.kills;
+    const auto moment = random_moment(random, killed.dir, seconds);
+    is_finished = run(killed, [&] { return may_kill && moment(); });
+    if (!is_finished) {
+      ++kills;
+      continue;
+    }
+    compare(alone.dir, killed.dir);
+    TP_CHECK(costs_in(killed.output()) == costs, "soak", "the recorded costs differ.");
+    ++finished;
+    fmt::print("{} kills, {} trainings finished, all equal\n", kills, finished);
+    killed.remove();
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_main([&] { soak(parse({argv + 1, argv + argc})); });
+}
