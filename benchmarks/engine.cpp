@@ -10,9 +10,9 @@
 #include "benchmarks/groups.h"
 #include "benchmarks/peer_process.h"
 #include "tensorpack/optim/sgd.h"
-#include "tensorpack/session/cpu_allocator.h"
 #include "tensorpack/session/session.h"
 #include "tensorpack/tower/tower_context.h"
+#include "tensorpack/utils/cpu_allocator.h"
 #include "tensorpack/utils/startup.h"
 
 namespace tensorpack::bench {

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "benchmarks/gpu/contest.h"
+#include "benchmarks/gpu/fused.h"
 #include "benchmarks/gpu/serve.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
@@ -153,6 +154,7 @@ int run(int argc, char** argv) {
   Suite suite;
   Program program(suite, flags);
   for (const GpuTask& task : gpu_tasks(flags.tiny)) program.add(task);
+  if (flags.list || flags.contest.device == "cuda") add_fused_benchmarks(suite);
   if (flags.list) {
     for (const auto& name : suite.names()) fmt::print("{}\n", name);
     return 0;

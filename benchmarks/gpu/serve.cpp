@@ -10,9 +10,9 @@
 
 #include "benchmarks/gpu/profile.h"
 #include "benchmarks/gpu/training.h"
-#include "tensorpack/graph/torch_compat.h"
 #include "tensorpack/utils/startup.h"
 #include "tensorpack/utils/timer.h"
+#include "tensorpack/utils/torch_compat.h"
 
 namespace tensorpack::bench {
 namespace {

@@ -34,7 +34,7 @@ void check_room() {
 }
 
 // libtorch leaves a failed capture half open.
-void abandon(const CaptureSpace& space) {
+void abandon(const CaptureSpace& space, const at::Generator& generator) {
   cudaGraph_t broken = nullptr;
   cudaStreamEndCapture(space.stream, &broken);
   if (broken != nullptr) cudaGraphDestroy(broken);
@@ -45,10 +45,11 @@ void abandon(const CaptureSpace& space) {
          [&] { at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(space.pool); });
   try_to("release the memory",
          [&] { c10::cuda::CUDACachingAllocator::releasePool(space.device, space.pool); });
-  // The default generator still thinks it is being captured. A capture that ends well tells it that
-  // it is not.
-  try_to("reset the generator", [] {
+  // The generators still think they are being captured. A capture that ends well tells them that
+  // they are not.
+  try_to("reset the generators", [&] {
     at::cuda::CUDAGraph small;
+    if (generator.defined()) small.register_generator_state(generator);
     small.capture_begin({0, 0}, kMode);
     do_little();
     small.capture_end();
@@ -61,22 +62,24 @@ CaptureSpace::CaptureSpace(c10::DeviceIndex device)
     : device(device),
       stream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device)),
       pool(at::cuda::graph_pool_handle()),
-      keeper_(std::make_unique<Capture>(*this, do_little)) {}
+      keeper_(std::make_unique<Capture>(*this, at::Generator(), do_little)) {}
 
 CaptureSpace::~CaptureSpace() = default;
 
-Capture::Capture(const CaptureSpace& space, const std::function<void()>& work) {
+Capture::Capture(const CaptureSpace& space, const at::Generator& generator,
+                 const std::function<void()>& work) {
   const c10::cuda::CUDAStreamGuard on_stream(space.stream);
   c10::cuda::device_synchronize();
   // What earlier runs left in the cache would stand beside the memory of the capture.
   c10::cuda::CUDACachingAllocator::emptyCache();
   check_room();
+  if (generator.defined()) graph_.register_generator_state(generator);
   try {
     graph_.capture_begin(space.pool, kMode);
     work();
     graph_.capture_end();
   } catch (...) {
-    abandon(space);
+    abandon(space, generator);
     throw;
   }
 }

@@ -32,9 +32,11 @@ struct CaptureSpace {
 /// What `work` issued to the device while it was captured.
 class Capture {
  public:
-  /// Calls `work`, which issues its kernels without running them. Throws what `work` or the capture
+  /// Calls `work`, which issues its kernels without running them; it may draw from `generator`, if
+  /// that is defined, besides the default one. Throws what `work` or the capture
   /// threw, after the process has been brought back to a state in which it can go on.
-  Capture(const CaptureSpace& space, const std::function<void()>& work);
+  Capture(const CaptureSpace& space, const at::Generator& generator,
+          const std::function<void()>& work);
 
   /// Runs everything on the current stream.
   void launch() { graph_.replay(); }

@@ -10,8 +10,8 @@
 
 #include <algorithm>
 
-#include "tensorpack/graph/graph.h"
 #include "tensorpack/graph/phase_log.h"
+#include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 
 namespace tensorpack::cuda {
@@ -44,12 +44,11 @@ bool is_written(const Trace& trace, StorageId storage) {
 // While it lives, notices operators that wait for the device: those cannot be captured.
 class WaitWatch final : public c10::WarningHandler {
  public:
-  explicit WaitWatch(const Program& program) : program_(program), guard_(this) {
+  explicit WaitWatch(const Program& program)
+      : program_(program), guard_(this), before_(c10::cuda::warning_state().get_sync_debug_mode()) {
     c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_WARN);
   }
-  ~WaitWatch() override {
-    c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_DISABLED);
-  }
+  ~WaitWatch() override { c10::cuda::warning_state().set_sync_debug_mode(before_); }
 
   void process(const c10::Warning& warning) override {
     if (warning.msg().find("synchronizing CUDA operation") == std::string::npos) {
@@ -64,6 +63,7 @@ class WaitWatch final : public c10::WarningHandler {
  private:
   const Program& program_;
   c10::WarningUtils::WarningHandlerGuard guard_;
+  c10::cuda::SyncDebugMode before_;
   std::string culprit_;
 };
 
@@ -95,9 +95,10 @@ std::optional<std::string> obstacle_to_capture(const Trace& trace) {
 }
 
 GraphRunner::GraphRunner(std::string op_name, const Trace& trace,
-                         const std::vector<std::string>& fetches,
+                         const std::vector<std::string>& fetches, at::Generator generator,
                          std::shared_ptr<const CaptureSpace> space)
     : op_name_(std::move(op_name)),
+      generator_(std::move(generator)),
       space_(std::move(space)),
       // Captured memory is fixed anyway.
       program_(trace, fetches, {.largest_kept_buffer = 0}) {
@@ -165,7 +166,7 @@ void GraphRunner::capture() {
   std::vector<at::Tensor> inputs;
   for (const Input& input : inputs_) inputs.push_back(input.tensor);
   try {
-    capture_.emplace(*space_, [&] { outputs_ = program_.run(inputs); });
+    capture_.emplace(*space_, generator_, [&] { outputs_ = program_.run(inputs); });
   } catch (const std::exception& error) {
     capture_.reset();
     outputs_.clear();
@@ -180,9 +181,6 @@ std::vector<at::Tensor> GraphRunner::launch(const std::vector<at::Tensor>& input
     inputs_[i].tensor.copy_(inputs[i].detach(), /*non_blocking=*/true);
   }
   capture_->launch();
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs_[i].is_written) inputs[i].detach().copy_(inputs_[i].tensor, /*non_blocking=*/true);
-  }
   return copies_of(outputs_);
 }
 

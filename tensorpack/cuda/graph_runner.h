@@ -24,10 +24,12 @@ std::optional<std::string> obstacle_to_capture(const Trace& trace);
 /// in the same memory twice is read where it is, for as long as it stays there.
 class GraphRunner final : public ProgramRunner {
  public:
+  /// `generator` is what the program's operators draw from.
   GraphRunner(std::string op_name, const Trace& trace, const std::vector<std::string>& fetches,
-              std::shared_ptr<const CaptureSpace> space);
+              at::Generator generator, std::shared_ptr<const CaptureSpace> space);
 
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) override;
+  int runs_until_settled() const override { return may_capture_ ? 2 : 1; }
 
  private:
   // What the captured work reads in place of one input.
@@ -48,6 +50,7 @@ class GraphRunner final : public ProgramRunner {
   void give_up(const std::string& reason);
 
   std::string op_name_;
+  at::Generator generator_;
   std::shared_ptr<const CaptureSpace> space_;
   Program program_;
   std::vector<Input> inputs_;

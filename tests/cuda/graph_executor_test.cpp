@@ -8,16 +8,19 @@
 #include <thread>
 
 #include "tensorpack/cuda/capture.h"
-#include "tensorpack/graph/passes/passes.h"
+#include "tensorpack/cuda/passes/passes.h"
 #include "tensorpack/models/fully_connected.h"
 #include "tensorpack/optim/gradient_processor.h"
 #include "tensorpack/optim/sgd.h"
+#include "tensorpack/session/lowering.h"
+#include "tensorpack/session/program_executor.h"
 #include "tensorpack/session/session.h"
 #include "tensorpack/tower/tower_func.h"
 #include "tests/cuda/device.h"
 #include "tests/session/models.h"
 #include "tests/support/capture.h"
 #include "tests/support/throws.h"
+#include "tests/support/wrong_runner.h"
 
 namespace tensorpack::test {
 namespace {
@@ -95,12 +98,45 @@ class CapturedDropout {
 
 TEST_F(GraphExecutorTest, DropoutDiffersFromLaunchToLaunchAndRepeatsFromTheSeed) {
   CapturedDropout dropout(*graph_);
-  at::manual_seed(7);
+  at::Generator generator = graph_->generators().at("main/cuda");
+  generator.set_current_seed(7);
   std::vector<at::Tensor> first;
   for (int i = 0; i < kRuns; ++i) first.push_back(dropout());
   for (int i = 1; i < kRuns; ++i) EXPECT_FALSE(at::equal(first[i - 1], first[i])) << i;
-  at::manual_seed(7);
+  generator.set_current_seed(7);
   for (int i = 0; i < kRuns; ++i) EXPECT_TRUE(at::equal(first[i], dropout())) << i;
+}
+
+TEST_F(GraphExecutorTest, DropoutDrawsFromTheGraphAlone) {
+  CapturedDropout dropout(*graph_);
+  const at::Tensor before = at::globalContext().defaultGenerator(at::kCUDA).get_state();
+  for (int i = 0; i < kRuns; ++i) dropout();
+  EXPECT_TRUE(at::equal(at::globalContext().defaultGenerator(at::kCUDA).get_state(), before));
+}
+
+// The CUDA lowering, but for one fault that shows only once the work is captured.
+class WrongCapture final : public Lowering {
+ public:
+  void optimize(const Op& op, Trace& trace,
+                const std::vector<std::string>& fetches) const override {
+    cuda_->optimize(op, trace, fetches);
+  }
+  std::unique_ptr<ProgramRunner> make_runner(
+      const Op& op, const Trace& trace, const std::vector<std::string>& fetches) const override {
+    return std::make_unique<WrongOnceSettled>(cuda_->make_runner(op, trace, fetches));
+  }
+
+ private:
+  std::unique_ptr<Lowering> cuda_ = make_cuda_lowering();
+};
+
+TEST_F(GraphExecutorTest, AWrongCaptureIsFoundBeforeItIsUsed) {
+  const Op op = define_on_x(*graph_, [](const at::Tensor& x) -> NamedTensors {
+    return {{"y", x * 2}};
+  });
+  ProgramExecutor executor(*graph_, {}, std::make_unique<WrongCapture>());
+  EXPECT_ERROR(executor.prepare(op, {batch_of(4).cuda()}, {"y"}),
+               "though every recorded operator agrees");
 }
 
 TEST_F(GraphExecutorTest, LearningRateTakesEffectOnTheNextLaunch) {
@@ -154,15 +190,15 @@ TEST_F(GraphExecutorTest, ABatchInOtherMemoryLeavesTheFirstAlone) {
   EXPECT_THAT(log, Not(HasSubstr("cannot be captured")));
 }
 
-TEST_F(GraphExecutorTest, AnInputWrittenInPlaceIsWrittenForTheCallerInEveryRun) {
+TEST_F(GraphExecutorTest, AnInputWrittenInPlaceStaysAsItIsForTheCaller) {
   const Op op = define_on_x(*graph_, [](const at::Tensor& x) -> NamedTensors {
     return {{"sum", at::Tensor(x).add_(1).sum()}};
   });
   Session session(*graph_);
   const at::Tensor batch = at::zeros({4, 3}, at::kCUDA);
   for (int i = 1; i <= kRuns; ++i) {
-    EXPECT_EQ(session.run(op, {"sum"}, {{"x", batch}})[0].item<float>(), 12 * i);
-    EXPECT_EQ(batch.max().item<float>(), i);
+    EXPECT_EQ(session.run(op, {"sum"}, {{"x", batch}})[0].item<float>(), 12);
+    EXPECT_EQ(batch.max().item<float>(), 0);
   }
 }
 
@@ -187,7 +223,7 @@ TEST_F(GraphExecutorTest, CastsOfWeightsAndGradientsAreFewKernels) {
   });
   Session session(*graph_, {.precision = Precision::kBFloat16});
   Trace trace = session.trace(op);
-  optimize(trace, {"cost"});
+  cuda::optimize(trace, {"cost"});
   const auto count = [&](const std::string& name) {
     return std::count_if(trace.nodes.begin(), trace.nodes.end(),
                          [&](const Node& node) { return node.op_name() == name; });
@@ -276,7 +312,7 @@ TEST_F(GraphExecutorTest, OperatorsThatWaitForTheDeviceAreReplayedAndNamed) {
 TEST_F(GraphExecutorTest, FailedCaptureLeavesTheProcessUsable) {
   const cuda::CaptureSpace space(0);
   at::Tensor x = at::ones({4}, at::kCUDA);
-  EXPECT_ANY_THROW(cuda::Capture(space, [&] {
+  EXPECT_ANY_THROW(cuda::Capture(space, at::Generator(), [&] {
     x = at::dropout(x, 0.5, true);
     x.sum().item<float>();  // waits
   }));
@@ -284,7 +320,7 @@ TEST_F(GraphExecutorTest, FailedCaptureLeavesTheProcessUsable) {
   EXPECT_EQ(at::rand({3}, at::kCUDA).numel(), 3);
   // Everything works again, in the same memory too.
   at::Tensor y;
-  cuda::Capture good(space, [&] { y = at::ones({4}, at::kCUDA) + 1; });
+  cuda::Capture good(space, at::Generator(), [&] { y = at::ones({4}, at::kCUDA) + 1; });
   good.launch();
   EXPECT_EQ(y.sum().item<float>(), 8);
   CapturedDropout dropout(*graph_);

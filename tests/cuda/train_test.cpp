@@ -88,13 +88,14 @@ class CudaTrainTest : public CudaTest {
   }
 
   // The trained model on data it has not seen.
-  double accuracy(c10::Device device) {
+  double accuracy(c10::Device device, Precision precision = Precision::kFloat32) {
     OfflinePredictor predict({
         .inputs = quadrant_inputs(),
         .tower_func = quadrant_cost,
         .session_init = SaverRestore(directory_),
         .input_names = {"image", "label"},
         .output_names = {"accuracy"},
+        .session = {.precision = device.is_cuda() ? precision : Precision::kFloat32},
         .graph = {.device = device},
     });
     const DataPoint point = quadrants(1)[0];
@@ -111,7 +112,7 @@ TEST_F(CudaTrainTest, TrainsInEveryPrecisionAndPredictsOnBothDevices) {
         stdout_of([&] { launch_train_with_config(config(precision), trainer); });
     EXPECT_THAT(log, HasSubstr("by a StagingInput"));
     EXPECT_THAT(log, Not(HasSubstr("cannot be captured"))) << log;
-    EXPECT_GT(accuracy(at::kCUDA), 0.9) << to_string(precision);
+    EXPECT_GT(accuracy(at::kCUDA, precision), 0.9) << to_string(precision);
     EXPECT_GT(accuracy(at::kCPU), 0.9) << to_string(precision);
     for (const Variable* variable : trainer.variables().trainable()) {
       EXPECT_TRUE(variable->tensor.is_cuda());
@@ -128,7 +129,7 @@ TEST_F(CudaTrainTest, Float16TrainsWithLossScaling) {
              LossScaleOptimizer(Adam({.lr = 0.01}), {.first = 1e9, .growth_interval = 1000})),
       trainer);
   EXPECT_LT(trainer.variables().at("loss_scale").tensor.item<double>(), 1e8);
-  EXPECT_GT(accuracy(at::kCUDA), 0.9);
+  EXPECT_GT(accuracy(at::kCUDA, Precision::kFloat16), 0.9);
 }
 
 TEST_F(CudaTrainTest, CheckpointsGoFromDeviceToDeviceUnchanged) {
@@ -137,7 +138,7 @@ TEST_F(CudaTrainTest, CheckpointsGoFromDeviceToDeviceUnchanged) {
   // CUDA -> file -> CPU -> file -> CUDA.
   SimpleTrainer on_cpu;
   TrainConfig none = config(Precision::kFloat32);
-  none.session_init = SaverRestore(directory_);
+  none.session_init = SaverRestore(directory_, {.training_state = true});
   none.max_epoch = 0;
   launch_train_with_config(std::move(none), on_cpu);
   SimpleTrainer back({.device = at::kCUDA});

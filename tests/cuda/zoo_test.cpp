@@ -40,7 +40,8 @@ void expect_equal(const ZooOutcome& expected, const ZooOutcome& value) {
 
 TEST_P(CudaZooTest, ReplayAndCudaGraphsEqualEagerBitwiseWhenDeterministic) {
   const auto outcome_of = [](ExecutorKind executor) {
-    return train_with({.executor = executor, .deterministic = true});
+    return train_with(
+        {.executor = executor, .deterministic = true, .fusion = FusionOptions::none()});
   };
   const ZooOutcome eager = outcome_of(ExecutorKind::kEager);
   expect_equal(eager, outcome_of(ExecutorKind::kReplay));

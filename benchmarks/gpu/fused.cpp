@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "benchmarks/gpu/fused.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <torch/cuda.h>
+
+#include "tensorpack/cuda/kernels/batch_norm.h"
+#include "tensorpack/cuda/kernels/cross_entropy.h"
+#include "tensorpack/cuda/kernels/device_launcher.h"
+#include "tensorpack/cuda/kernels/layer_norm.h"
+#include "tensorpack/cuda/kernels/max_pool.h"
+#include "tensorpack/utils/timer.h"
+
+namespace tensorpack::bench {
+namespace {
+
+// As many steps as asked for, then one wait.
+Timed on_device(std::function<void()> step) {
+  return [step = std::move(step)](int64_t steps) {
+    torch::cuda::synchronize();
+    const Timer timer;
+    for (int64_t i = 0; i < steps; ++i) step();
+    torch::cuda::synchronize();
+    return timer.seconds();
+  };
+}
+
+Figure against_copy(const Stopwatch& watch, double bytes, std::function<void()> step) {
+  const at::Tensor from =
+      at::ones({static_cast<int64_t>(bytes / 2)}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
+  const at::Tensor to = at::empty_like(from);
+  Figure figure = watch.compare({.ours = on_device(std::move(step)),
+                                 .peer = on_device([=] { at::Tensor(to).copy_(from); }),
+                                 .peer_name = "a copy of the same bytes"});
+  figure.note = fmt::format("{:.2f} TB/s", bytes / *figure.ours * 1e-6);
+  return figure;
+}
+
+const cuda::Launcher& launcher() {
+  at::empty({1}, at::kCUDA);
+  const cuda::Launcher* found = cuda::device_launcher();
+  if (found == nullptr) throw Skip("kernels cannot be compiled here");
+  return *found;
+}
+
+at::Tensor image(int64_t channels, int64_t side) {
+  return at::randn({256, channels, side, side}, at::TensorOptions(at::kCUDA).dtype(at::kBFloat16))
+      .contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+at::Tensor vector(int64_t channels) { return at::rand({channels}, at::kCUDA); }
+
+Figure batch_norm(const Stopwatch& watch, int64_t channels, int64_t side) {
+  const cuda::Launcher& launch = launcher();
+  const at::Tensor counters = cuda::make_counters(at::kCUDA);
+  const cuda::BatchNormArguments a{.input = image(channels, side),
+                                   .weight = vector(channels),
+                                   .bias = vector(channels),
+                                   .running_mean = vector(channels),
+                                   .running_var = vector(channels),
+                                   .relu = true};
+  // Read for the statistics, read and written for the result.
+  return against_copy(watch, 3.0 * static_cast<double>(a.input.nbytes()),
+                      [=, &launch] { cuda::batch_norm_act(a, counters, launch); });
+}
+
+Figure batch_norm_backward(const Stopwatch& watch, int64_t channels, int64_t side, bool residual) {
+  const cuda::Launcher& launch = launcher();
+  const at::Tensor counters = cuda::make_counters(at::kCUDA);
+  cuda::BatchNormBackwardArguments a{.grad = image(channels, side),
+                                     .input = image(channels, side),
+                                     .weight = vector(channels),
+                                     .bias = vector(channels),
+                                     .mean = vector(channels),
+                                     .invstd = vector(channels),
+                                     .mask = cuda::ReluMask::kOfInput};
+  double passes = 5;  // two reads for the sums, two reads and a write for the result
+  if (residual) {
+    a.other = image(channels, side);
+    a.output = image(channels, side);
+    a.mask = cuda::ReluMask::kOfOutput;
+    a.keep_masked = true;
+    passes = 8;  // four reads and a write, then two reads and a write
+  }
+  return against_copy(watch, passes * static_cast<double>(a.input.nbytes()),
+                      [=, &launch] { cuda::batch_norm_act_backward(a, counters, launch); });
+}
+
+double bytes_of(const at::Tensor& tensor) { return static_cast<double>(tensor.nbytes()); }
+
+// GPT-2's: 16 x 1024 words, the vocabulary padded.
+Figure cross_entropy(const Stopwatch& watch) {
+  const cuda::Launcher& launch = launcher();
+  const auto options = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
+  const cuda::CrossEntropyArguments a{
+      .logits = at::randn({16384, 50304}, options),
+      .target = at::randint(50304, {16384}, options.dtype(at::kLong)),
+      .loss_grad = at::ones({}, at::kCUDA),
+      .grad_type = at::kBFloat16};
+  return against_copy(watch, 2 * bytes_of(a.logits),
+                      [=, &launch] { cuda::cross_entropy(a, launch); });
+}
+
+at::Tensor stream(at::ScalarType type) {
+  return at::randn({16, 1024, 768}, at::TensorOptions(at::kCUDA).dtype(type));
+}
+
+Figure layer_norm(const Stopwatch& watch) {
+  const cuda::Launcher& launch = launcher();
+  const cuda::LayerNormArguments a{.input = stream(at::kFloat),
+                                   .residual = stream(at::kBFloat16),
+                                   .weight = vector(768),
+                                   .bias = vector(768),
+                                   .type = at::kBFloat16,
+                                   .size = {16384, 768}};
+  return against_copy(watch, 2 * bytes_of(a.input) + 2 * bytes_of(*a.residual),
+                      [=, &launch] { cuda::layer_norm(a, launch); });
+}
+
+Figure layer_norm_backward(const Stopwatch& watch) {
+  const cuda::Launcher& launch = launcher();
+  const cuda::LayerNormBackwardArguments a{.grad = stream(at::kBFloat16),
+                                           .input = stream(at::kFloat),
+                                           .weight = vector(768),
+                                           .mean = vector(16384),
+                                           .rstd = vector(16384),
+                                           .other = stream(at::kFloat),
+                                           .copy = at::kBFloat16};
+  return against_copy(watch, 3 * bytes_of(a.input) + 2 * bytes_of(a.grad),
+                      [=, &launch] { cuda::layer_norm_backward(a, launch); });
+}
+
+// ResNet-50's.
+Figure max_pool(const Stopwatch& watch, bool backward) {
+  const cuda::Launcher& launch = launcher();
+  const cuda::PoolWindow window{{3, 3}, {2, 2}, {1, 1}};
+  const at::Tensor x = image(64, 112);
+  const auto [y, places] = cuda::max_pool(x, window, launch);
+  const at::Tensor grad = y, where = places;
+  return against_copy(watch, bytes_of(x) + bytes_of(y) + bytes_of(places), [=, &launch] {
+    if (backward) {
+      cuda::max_pool_backward(grad, where, x.sizes(), window, launch);
+    } else {
+      cuda::max_pool(x, window, launch);
+    }
+  });
+}
+
+}  // namespace
+
+void add_fused_benchmarks(Suite& suite) {
+  suite.add("gpu/fused_batch_norm_bandwidth",
+            [](const Stopwatch& watch) { return batch_norm(watch, 256, 56); });
+  suite.add("gpu/fused_batch_norm_small_bandwidth",
+            [](const Stopwatch& watch) { return batch_norm(watch, 1024, 14); });
+  suite.add("gpu/fused_batch_norm_backward_bandwidth",
+            [](const Stopwatch& watch) { return batch_norm_backward(watch, 256, 56, false); });
+  suite.add("gpu/fused_batch_norm_residual_backward_bandwidth",
+            [](const Stopwatch& watch) { return batch_norm_backward(watch, 256, 56, true); });
+  suite.add("gpu/fused_cross_entropy_bandwidth", cross_entropy);
+  suite.add("gpu/fused_layer_norm_bandwidth", layer_norm);
+  suite.add("gpu/fused_layer_norm_backward_bandwidth", layer_norm_backward);
+  suite.add("gpu/fused_max_pool_bandwidth",
+            [](const Stopwatch& watch) { return max_pool(watch, false); });
+  suite.add("gpu/fused_max_pool_backward_bandwidth",
+            [](const Stopwatch& watch) { return max_pool(watch, true); });
+}
+
+}  // namespace tensorpack::bench

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "benchmarks/bench.h"
+
+namespace tensorpack::bench {
+
+/// `gpu/fused_<template>_bandwidth`: the time of a copy that moves as many bytes as the fused
+/// kernels must, over theirs.
+void add_fused_benchmarks(Suite& suite);
+
+}  // namespace tensorpack::bench

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/cuda/kernel_cache.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+
+#include "tensorpack/utils/env.h"
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/fs.h"
+#include "tensorpack/utils/logger.h"
+
+namespace tensorpack::cuda {
+namespace {
+
+// FNV-1a: the same in every process and on every machine.
+uint64_t hash_of(std::string_view text, uint64_t seed = 0xcbf29ce484222325) {
+  for (const char c : text) seed = (seed ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return seed;
+}
+
+// In front of the binary: what it is of, so that equal hashes do no harm, and a check of the rest.
+std::string header_of(std::string_view key, std::string_view binary) {
+  return fmt::format("tensorpack kernel 1\n{} {} {:016x}\n", key.size(), binary.size(),
+                     hash_of(binary, hash_of(key)));
+}
+
+}  // namespace
+
+std::filesystem::path default_kernel_cache() {
+  const std::filesystem::path below = "tensorpack/kernels";
+  if (const auto cache = env("XDG_CACHE_HOME")) return *cache / below;
+  if (const auto home = env("HOME")) return std::filesystem::path(*home) / ".cache" / below;
+  return {};
+}
+
+std::filesystem::path KernelCache::file_of(std::string_view key) const {
+  return folder_ / fmt::format("{:016x}{:016x}.bin", hash_of(key), hash_of(key, key.size()));
+}
+
+std::optional<std::string> KernelCache::find(std::string_view key) const {
+  std::error_code ignored;
+  if (folder_.empty() || !std::filesystem::is_regular_file(file_of(key), ignored)) {
+    return std::nullopt;
+  }
+  try {
+    const std::string file = read_file(file_of(key));
+    const size_t lines_end = file.find('\n', file.find('\n') + 1);
+    if (lines_end == std::string::npos || file.size() < lines_end + 1 + key.size()) {
+      return std::nullopt;
+    }
+    const std::string binary = file.substr(lines_end + 1 + key.size());
+    if (file != header_of(key, binary) + std::string(key) + binary) return std::nullopt;
+    return binary;
+  } catch (const Error& error) {
+    log::debug("A compiled kernel cannot be read: {}", error.what());
+    return std::nullopt;
+  }
+}
+
+void KernelCache::store(std::string_view key, std::string_view binary) const {
+  if (folder_.empty()) return;
+  try {
+    std::filesystem::create_directories(folder_);
+    write_file_atomically(file_of(key),
+                          header_of(key, binary) + std::string(key) + std::string(binary));
+  } catch (const std::exception& error) {
+    log::warning_once("Compiled kernels cannot be kept for the next start: {}", error.what());
+  }
+}
+
+}  // namespace tensorpack::cuda

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/cuda/kernels/batch_norm.h"
+
+#include <ATen/ATen.h>
+
+namespace tensorpack::cuda {
+namespace {
+
+// Blocks per multiprocessor, as measured on an H200: 4 cost 3 to 24 % more, 1 up to 40 %.
+constexpr int kBlocks = 2;
+
+bool is_given(const MaybeTensor& tensor) { return tensor.has_value() && tensor->defined(); }
+
+template <typename T>
+T* data_of(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
+}
+template <typename T>
+T* data_of(const MaybeTensor& tensor) {
+  return tensor ? data_of<T>(*tensor) : nullptr;
+}
+
+// The memory in which blocks leave their sums.
+at::Tensor partial_sums(const ColumnPlan& plan, const LaunchShape& shape, const at::Tensor& like) {
+  return at::empty({shape.grid[1], plan.columns, 2}, like.options().dtype(at::kFloat));
+}
+
+at::Tensor per_channel(const at::Tensor& values, const at::Tensor& input) {
+  return input.dim() == 4 ? values.view({1, -1, 1, 1}) : values;
+}
+
+// In float, as a kernel does.
+at::Tensor normalized(const BatchNormBackwardArguments& a) {
+  at::Tensor y =
+      (a.input.to(at::kFloat) - per_channel(a.mean, a.input)) * per_channel(a.invstd, a.input);
+  if (is_given(a.weight)) y = y * per_channel(*a.weight, a.input);
+  if (is_given(a.bias)) y = y + per_channel(*a.bias, a.input);
+  return y;
+}
+
+}  // namespace
+
+BatchNormResults batch_norm_act(const BatchNormArguments& a, const at::Tensor& counters,
+                                const Launcher& launcher) {
+  const bool adds = is_given(a.residual);
+  const at::Tensor residual = adds ? laid_out_like(a.input, *a.residual) : at::Tensor();
+  const at::Tensor y = at::empty_strided(a.input.sizes(), a.input.strides(), a.input.options());
+  const auto floats = a.input.options().dtype(at::kFloat);
+  const at::Tensor mean = at::empty({a.input.size(1)}, floats);
+  const at::Tensor invstd = at::empty({a.input.size(1)}, floats);
+
+  const ColumnPlan plan = plan_columns({a.input, y, adds ? residual : y});
+  const KernelSource statistics = batch_norm_statistics(plan);
+  const KernelSource apply = batch_norm_apply(plan, adds, a.relu);
+  launcher.prepare(statistics);
+  launcher.prepare(apply);
+  const LaunchShape sums = plan.shape(launcher.multiprocessors(), kBlocks);
+  const at::Tensor partial = partial_sums(plan, sums, a.input);
+  const auto columns = static_cast<int>(plan.columns);
+  launcher(statistics, sums, data_of<void>(a.input), static_cast<long long>(plan.rows), columns,
+           data_of<float>(mean), data_of<float>(invstd), data_of<float>(a.running_mean),
+           data_of<float>(a.running_var), static_cast<float>(a.momentum),
+           static_cast<float>(a.epsilon), data_of<void>(partial), data_of<void>(counters));
+  launcher(apply, plan.shape(launcher.multiprocessors(), kBlocks), data_of<void>(a.input),
+           data_of<void>(residual), data_of<void>(y), static_cast<long long>(plan.rows), columns,
+           data_of<float>(mean), data_of<float>(invstd), data_of<float>(a.weight),
+           data_of<float>(a.bias));
+  return {y, mean, invstd};
+}
+
+BatchNormGradients batch_norm_act_backward(const BatchNormBackwardArguments& a,
+                                           const at::Tensor& counters, const Launcher& launcher) {
+  const auto empty = [&] {
+    return at::empty_strided(a.input.sizes(), a.input.strides(), a.input.options());
+  };
+  const bool adds = is_given(a.other);
+  const at::Tensor grad = laid_out_like(a.input, a.grad);
+  const at::Tensor other = adds ? laid_out_like(a.input, *a.other) : at::Tensor();
+  const at::Tensor output =
+      a.mask == ReluMask::kOfOutput ? laid_out_like(a.input, *a.output) : at::Tensor();
+  // What takes more than the one gradient to tell is written once rather than read twice.
+  const bool stores = a.keep_masked || adds || a.mask == ReluMask::kOfOutput;
+  const at::Tensor masked = stores ? empty() : at::Tensor();
+  const at::Tensor result = empty();
+  const auto floats = a.input.options().dtype(at::kFloat);
+  const at::Tensor weight_grad = at::empty({a.input.size(1)}, floats);
+  const at::Tensor bias_grad = at::empty({a.input.size(1)}, floats);
+
+  std::vector<at::Tensor> matrices = {a.input, grad, result};
+  for (const at::Tensor& tensor : {other, output, masked}) {
+    if (tensor.defined()) matrices.push_back(tensor);
+  }
+  const ColumnPlan plan = plan_columns(matrices);
+  const KernelSource first = batch_norm_backward_sums(plan, a.mask, adds, stores);
+  const KernelSource second = batch_norm_backward_result(plan, stores ? ReluMask::kNone : a.mask);
+  launcher.prepare(first);
+  launcher.prepare(second);
+  const LaunchShape sums = plan.shape(launcher.multiprocessors(), kBlocks);
+  const at::Tensor partial = partial_sums(plan, sums, a.input);
+  const auto rows = static_cast<long long>(plan.rows);
+  const auto columns = static_cast<int>(plan.columns);
+  launcher(first, sums, data_of<void>(a.input), data_of<void>(grad), data_of<void>(other),
+           data_of<void>(output), data_of<void>(masked), rows, columns, data_of<float>(a.mean),
+           data_of<float>(a.invstd), data_of<float>(a.weight), data_of<float>(a.bias),
+           data_of<float>(weight_grad), data_of<float>(bias_grad), data_of<void>(partial),
+           data_of<void>(counters));
+  launcher(second, plan.shape(launcher.multiprocessors(), kBlocks), data_of<void>(a.input),
+           data_of<void>(stores ? masked : grad), data_of<void>(result), rows, columns,
+           data_of<float>(a.mean), data_of<float>(a.invstd), data_of<float>(a.weight),
+           data_of<float>(a.bias), data_of<float>(weight_grad), data_of<float>(bias_grad));
+  return {result, weight_grad, bias_grad, a.keep_masked ? masked : at::Tensor()};
+}
+
+BatchNormResults batch_norm_act_unfused(const BatchNormArguments& a) {
+  auto [y, mean, invstd] =
+      at::native_batch_norm(a.input, a.weight, a.bias, a.running_mean, a.running_var,
+                            /*training=*/true, a.momentum, a.epsilon);
+  if (is_given(a.residual)) y = y + *a.residual;
+  return {a.relu ? at::relu(y) : y, mean, invstd};
+}
+
+BatchNormGradients batch_norm_act_backward_unfused(const BatchNormBackwardArguments& a) {
+  at::Tensor grad = is_given(a.other) ? a.grad + *a.other : a.grad;
+  if (a.mask == ReluMask::kOfOutput) grad = at::threshold_backward(grad, *a.output, 0);
+  if (a.mask == ReluMask::kOfInput)
+    grad = at::where(normalized(a) <= 0, at::zeros_like(grad), grad);
+  const bool has_weight = is_given(a.weight);
+  const auto [result, weight_grad, bias_grad] =
+      at::native_batch_norm_backward(grad, a.input, a.weight, {}, {}, a.mean, a.invstd,
+                                     /*train=*/true, /*eps=*/0, {true, has_weight, has_weight});
+  return {result, weight_grad, bias_grad, a.keep_masked ? grad : at::Tensor()};
+}
+
+}  // namespace tensorpack::cuda

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch norm in training, with what is around it: relu, a residual, and both their gradients.
+//
+//   tensorpack::batch_norm_act           y = relu(batch_norm(x) + residual), statistics of x
+//   tensorpack::batch_norm_act_backward  from the gradient of y to those of x, weight and bias
+//
+// Each is two passes over the data: sums, then the result. Where kernels cannot be compiled, they
+// are computed with libtorch's operators.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/Optional.h>
+
+#include <tuple>
+
+#include "tensorpack/cuda/kernels/columns.h"
+#include "tensorpack/cuda/kernels/launcher.h"
+
+namespace tensorpack::cuda {
+
+/// How the backward pass finds what relu let pass.
+enum class ReluMask : int {
+  kNone = 0,     ///< there was no relu
+  kOfInput = 1,  ///< where the normalised input is positive, computed again
+  kOfOutput = 2  ///< where the output is positive
+};
+
+KernelSource batch_norm_statistics(const ColumnPlan& plan);
+KernelSource batch_norm_apply(const ColumnPlan& plan, bool residual, bool relu);
+KernelSource batch_norm_backward_sums(const ColumnPlan& plan, ReluMask mask, bool other,
+                                      bool store);
+KernelSource batch_norm_backward_result(const ColumnPlan& plan, ReluMask mask);
+
+using MaybeTensor = c10::optional<at::Tensor>;
+
+struct BatchNormArguments {
+  at::Tensor input;
+  MaybeTensor weight = {}, bias = {};               // float
+  MaybeTensor running_mean = {}, running_var = {};  // float, both or none; updated
+  MaybeTensor residual = {};                        // added before relu
+  double momentum = 0.1;
+  double epsilon = 1e-5;
+  bool relu = false;
+};
+
+struct BatchNormBackwardArguments {
+  at::Tensor grad;
+  MaybeTensor other = {};  // a second gradient, to be added
+  at::Tensor input;
+  MaybeTensor output = {};  // for kOfOutput
+  MaybeTensor weight = {}, bias = {};
+  at::Tensor mean, invstd;
+  ReluMask mask = ReluMask::kNone;
+  bool keep_masked = false;  // the sum of the gradients where relu let them pass is a result
+};
+
+/// y, mean, 1 / standard deviation.
+using BatchNormResults = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+/// The gradients of input, weight and bias, and what keep_masked asks for.
+using BatchNormGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+
+/// By kernels of ours. `counters` are those of make_counters().
+BatchNormResults batch_norm_act(const BatchNormArguments& arguments, const at::Tensor& counters,
+                                const Launcher& launcher);
+BatchNormGradients batch_norm_act_backward(const BatchNormBackwardArguments& arguments,
+                                           const at::Tensor& counters, const Launcher& launcher);
+
+/// By libtorch's operators, on any device.
+BatchNormResults batch_norm_act_unfused(const BatchNormArguments& arguments);
+BatchNormGradients batch_norm_act_backward_unfused(const BatchNormBackwardArguments& arguments);
+
+}  // namespace tensorpack::cuda

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Note [Pooling windows]
+// libtorch keeps an index of eight bytes for every maximum: in bfloat16 that is twice what pooling
+// itself reads and writes. A byte that tells the place in the window does as well. Backward, each
+// input looks at the windows it is part of, so that nothing is written twice and sums repeat.
+#include "tensorpack/cuda/kernels/max_pool.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/accumulate.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "tensorpack/cuda/kernels/columns.h"
+#include "tensorpack/cuda/kernels/prelude.h"
+
+namespace tensorpack::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kBlocks = 16;  // per multiprocessor
+
+// A thread computes W channels of one place at a time.
+constexpr const char* kForward = R"cuda(
+extern "C" __global__ void __launch_bounds__(kThreads)
+max_pool(const T* __restrict__ x, T* __restrict__ y, unsigned char* __restrict__ places, int N) {
+  const Index count = (Index)N * OH * OW * (C / W);
+  for (Index t = (Index)blockIdx.x * kThreads + threadIdx.x; t < count;
+       t += (Index)gridDim.x * kThreads) {
+    const int c = (int)(t % (C / W)) * W;
+    const Index pixel = t / (C / W), line = pixel / OW;
+    const int ow = (int)(pixel % OW), oh = (int)(line % OH);
+    const Index n = line / OH;
+    float best[W];
+    unsigned char place[W];
+#pragma unroll
+    for (int i = 0; i < W; ++i) {
+      best[i] = -infinity();
+      place[i] = 0;
+    }
+    bool is_first = true;
+#pragma unroll
+    for (int kh = 0; kh < KH; ++kh) {
+#pragma unroll
+      for (int kw = 0; kw < KW; ++kw) {
+        const int h = oh * SH - PH + kh, w = ow * SW - PW + kw;
+        if (h < 0 || h >= H || w < 0 || w >= WIDTH) continue;
+        float f[W];
+        unpack<W>(load<W>(x + ((n * H + h) * WIDTH + w) * C + c), f);
+#pragma unroll
+        for (int i = 0; i < W; ++i) {
+          if (is_first || f[i] > best[i] || f[i] != f[i]) {
+            best[i] = f[i];
+            place[i] = kh * KW + kw;
+          }
+        }
+        is_first = false;
+      }
+    }
+    store<W>(y + pixel * C + c, best);
+    Vector<unsigned char, W> v;
+#pragma unroll
+    for (int i = 0; i < W; ++i) v.item[i] = place[i];
+    *reinterpret_cast<Vector<unsigned char, W>*>(places + pixel * C + c) = v;
+  }
+}
+)cuda";
+
+constexpr const char* kBackward = R"cuda(
+extern "C" __global__ void __launch_bounds__(kThreads)
+max_pool_backward(const T* __restrict__ grad, const unsigned char* __restrict__ places,
+                  T* __restrict__ result, int N) {
+  const Index count = (Index)N * H * WIDTH * (C / W);
+  for (Index t = (Index)blockIdx.x * kThreads + threadIdx.x; t < count;
+       t += (Index)gridDim.x * kThreads) {
+    const int c = (int)(t % (C / W)) * W;
+    const Index pixel = t / (C / W), line = pixel / WIDTH;
+    const int w = (int)(pixel % WIDTH), h = (int)(line % H);
+    const Index n = line / H;
+    // From the last window that may hold this place to the first.
+    const int last_h = (h + PH) / SH, last_w = (w + PW) / SW;
+    float sum[W] = {};
+#pragma unroll
+    for (int i = 0; i < (KH + SH - 1) / SH; ++i) {
+#pragma unroll
+      for (int j = 0; j < (KW + SW - 1) / SW; ++j) {
+        const int oh = last_h - i, ow = last_w - j;
+        const int kh = h + PH - oh * SH, kw = w + PW - ow * SW;
+        if (oh < 0 || oh >= OH || ow < 0 || ow >= OW || kh >= KH || kw >= KW) continue;
+        const Index at = ((n * OH + oh) * OW + ow) * C + c;
+        const Vector<unsigned char, W> place = load<W>(places + at);
+        float g[W];
+        unpack<W>(load<W>(grad + at), g);
+#pragma unroll
+        for (int k = 0; k < W; ++k) sum[k] += place.item[k] == kh * KW + kw ? g[k] : 0.f;
+      }
+    }
+    store<W>(result + pixel * C + c, sum);
+  }
+}
+)cuda";
+
+std::string head(const ColumnPlan& plan, const PoolWindow& window, at::IntArrayRef input,
+                 at::IntArrayRef output) {
+  // Divisions of 64 bits take longer than the memory.
+  const int64_t elements = std::max(c10::multiply_integers(input), c10::multiply_integers(output));
+  const bool is_small = elements < std::numeric_limits<int>::max() / 2;
+  return prelude() + fmt::format("using Index = {};\n", is_small ? "int" : "long long") +
+         fmt::format(
+             "using T = {};\nconstexpr int W = {}, kThreads = {};\n"
+             "constexpr int C = {}, H = {}, WIDTH = {}, OH = {}, OW = {};\n"
+             "constexpr int KH = {}, KW = {}, SH = {}, SW = {}, PH = {}, PW = {};\n",
+             kernel_type(plan.type), plan.width, kThreads, plan.columns, input[2], input[3],
+             output[2], output[3], window.kernel[0], window.kernel[1], window.stride[0],
+             window.stride[1], window.padding[0], window.padding[1]);
+}
+
+LaunchShape shape_for(int64_t elements, const ColumnPlan& plan, const Launcher& launcher) {
+  const int64_t blocks = (elements / plan.width + kThreads - 1) / kThreads;
+  return {.grid = {static_cast<unsigned>(
+                       std::min<int64_t>(blocks, int64_t{launcher.multiprocessors()} * kBlocks)),
+                   1},
+          .block = {kThreads, 1}};
+}
+
+at::Tensor empty_image(at::IntArrayRef size, const at::TensorOptions& options) {
+  return at::empty(size, options, at::MemoryFormat::ChannelsLast);
+}
+
+}  // namespace
+
+std::vector<int64_t> PoolWindow::output_size(at::IntArrayRef input) const {
+  const auto along = [&](size_t i) {
+    return (input[i + 2] + 2 * padding[i] - kernel[i]) / stride[i] + 1;
+  };
+  return {input[0], input[1], along(0), along(1)};
+}
+
+std::tuple<at::Tensor, at::Tensor> max_pool(const at::Tensor& input, const PoolWindow& window,
+                                            const Launcher& launcher) {
+  const std::vector<int64_t> size = window.output_size(input.sizes());
+  const at::Tensor y = empty_image(size, input.options());
+  const at::Tensor places = empty_image(size, input.options().dtype(at::kByte));
+  const ColumnPlan plan = plan_columns({input, y});
+  const KernelSource kernel{"max_pool", head(plan, window, input.sizes(), size) + kForward};
+  launcher(kernel, shape_for(y.numel(), plan, launcher), input.data_ptr(), y.data_ptr(),
+           places.data_ptr(), static_cast<int>(input.size(0)));
+  return {y, places};
+}
+
+at::Tensor max_pool_backward(const at::Tensor& grad_, const at::Tensor& places,
+                             at::IntArrayRef input_size, const PoolWindow& window,
+                             const Launcher& launcher) {
+  const at::Tensor grad = grad_.contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor result = empty_image(input_size, grad.options());
+  const ColumnPlan plan = plan_columns({result, grad});
+  const KernelSource kernel{"max_pool_backward",
+                            head(plan, window, input_size, grad.sizes()) + kBackward};
+  launcher(kernel, shape_for(result.numel(), plan, launcher), grad.data_ptr(), places.data_ptr(),
+           result.data_ptr(), static_cast<int>(input_size[0]));
+  return result;
+}
+
+std::tuple<at::Tensor, at::Tensor> max_pool_unfused(const at::Tensor& input,
+                                                    const PoolWindow& window) {
+  const auto [y, indices] =
+      at::max_pool2d_with_indices(input, window.kernel, window.stride, window.padding);
+  // From the place in the image to that in the window.
+  const int64_t width = input.size(3);
+  const at::Tensor top =
+      (at::arange(y.size(2), indices.options()) * window.stride[0] - window.padding[0])
+          .view({1, 1, -1, 1});
+  const at::Tensor left =
+      (at::arange(y.size(3), indices.options()) * window.stride[1] - window.padding[1])
+          .view({1, 1, 1, -1});
+  const at::Tensor row = at::floor_divide(indices, width) - top;
+  const at::Tensor column = at::remainder(indices, width) - left;
+  return {y, (row * window.kernel[1] + column).to(at::kByte)};
+}
+
+at::Tensor max_pool_backward_unfused(const at::Tensor& grad, const at::Tensor& places,
+                                     at::IntArrayRef input_size, const PoolWindow& window) {
+  const at::Tensor place = places.to(at::kLong);
+  const at::Tensor top =
+      (at::arange(grad.size(2), place.options()) * window.stride[0] - window.padding[0])
+          .view({1, 1, -1, 1});
+  const at::Tensor left =
+      (at::arange(grad.size(3), place.options()) * window.stride[1] - window.padding[1])
+          .view({1, 1, 1, -1});
+  const at::Tensor indices = (at::floor_divide(place, window.kernel[1]) + top) * input_size[3] +
+                             at::remainder(place, window.kernel[1]) + left;
+  const at::Tensor input = empty_image(input_size, grad.options());
+  return at::max_pool2d_with_indices_backward(grad, input, window.kernel, window.stride,
+                                              window.padding, {1, 1}, false,
+                                              indices.contiguous(at::MemoryFormat::ChannelsLast));
+}
+
+}  // namespace tensorpack::cuda

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/cuda/kernels/operators.h"
+
+#include <torch/library.h>
+
+#include "tensorpack/cuda/kernels/batch_norm.h"
+#include "tensorpack/cuda/kernels/bias_relu.h"
+#include "tensorpack/cuda/kernels/column_sum.h"
+#include "tensorpack/cuda/kernels/cross_entropy.h"
+#include "tensorpack/cuda/kernels/device_launcher.h"
+#include "tensorpack/cuda/kernels/layer_norm.h"
+#include "tensorpack/cuda/kernels/max_pool.h"
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
+
+namespace tensorpack::cuda {
+namespace {
+
+c10::OperatorHandle find(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
+}
+
+// The kernels where they can run, libtorch's operators elsewhere.
+template <typename Fused, typename Unfused>
+auto choose(const at::Tensor& input, Fused fused, Unfused unfused) {
+  if (const Launcher* launcher = input.is_cuda() ? device_launcher() : nullptr) {
+    try {
+      return fused(*launcher);
+    } catch (const Error& error) {
+      log::warning_once("Unfused operators are used: {}", error.what());
+    }
+  }
+  return unfused();
+}
+
+BatchNormResults run_batch_norm_act(const at::Tensor& input, const MaybeTensor& weight,
+                                    const MaybeTensor& bias, const MaybeTensor& running_mean,
+                                    const MaybeTensor& running_var, const MaybeTensor& residual,
+                                    const at::Tensor& counters, double momentum, double epsilon,
+                                    bool relu) {
+  const BatchNormArguments arguments{.input = input,
+                                     .weight = weight,
+                                     .bias = bias,
+                                     .running_mean = running_mean,
+                                     .running_var = running_var,
+                                     .residual = residual,
+                                     .momentum = momentum,
+                                     .epsilon = epsilon,
+                                     .relu = relu};
+  return choose(
+      input,
+      [&](const Launcher& launcher) { return batch_norm_act(arguments, counters, launcher); },
+      [&] { return batch_norm_act_unfused(arguments); });
+}
+
+BatchNormGradients run_batch_norm_act_backward(const at::Tensor& grad, const MaybeTensor& other,
+                                               const at::Tensor& input, const MaybeTensor& output,
+                                               const MaybeTensor& weight, const MaybeTensor& bias,
+                                               const at::Tensor& mean, const at::Tensor& invstd,
+                                               const at::Tensor& counters, int64_t mask,
+                                               bool keep_masked) {
+  const BatchNormBackwardArguments arguments{.grad = grad,
+                                             .other = other,
+                                             .input = input,
+                                             .output = output,
+                                             .weight = weight,
+                                             .bias = bias,
+                                             .mean = mean,
+                                             .invstd = invstd,
+                                             .mask = static_cast<ReluMask>(mask),
+                                             .keep_masked = keep_masked};
+  return choose(
+      input,
+      [&](const Launcher& launcher) {
+        return batch_norm_act_backward(arguments, counters, launcher);
+      },
+      [&] { return batch_norm_act_backward_unfused(arguments); });
+}
+
+at::Tensor run_bias_relu(const at::Tensor& input, const at::Tensor& bias) {
+  return choose(
+      input, [&](const Launcher& launcher) { return bias_relu(input, bias, launcher); },
+      [&] { return bias_relu_unfused(input, bias); });
+}
+
+std::tuple<at::Tensor, at::Tensor> run_bias_relu_backward(const at::Tensor& grad,
+                                                          const at::Tensor& output,
+                                                          const at::Tensor& counters,
+                                                          at::ScalarType type) {
+  return choose(
+      output,
+      [&](const Launcher& launcher) {
+        return bias_relu_backward(grad, output, counters, type, launcher);
+      },
+      [&] { return bias_relu_backward_unfused(grad, output, type); });
+}
+
+at::Tensor run_column_sum(const at::Tensor& input, const at::Tensor& counters, bool keep_rows,
+                          at::ScalarType type) {
+  return choose(
+      input,
+      [&](const Launcher& launcher) {
+        return column_sum(input, counters, keep_rows, type, launcher);
+      },
+      [&] { return column_sum_unfused(input, keep_rows, type); });
+}
+
+CrossEntropyResults run_cross_entropy(const at::Tensor& logits, const at::Tensor& target,
+                                      const at::Tensor& loss_grad, bool mean, int64_t ignore_index,
+                                      at::ScalarType grad_type) {
+  const CrossEntropyArguments arguments{.logits = logits,
+                                        .target = target,
+                                        .loss_grad = loss_grad,
+                                        .mean = mean,
+                                        .ignore_index = ignore_index,
+                                        .grad_type = grad_type};
+  return choose(
+      logits, [&](const Launcher& launcher) { return cross_entropy(arguments, launcher); },
+      [&] { return cross_entropy_unfused(arguments); });
+}
+
+std::tuple<at::Tensor, at::Tensor> run_max_pool(const at::Tensor& input, at::IntArrayRef kernel,
+                                                at::IntArrayRef stride, at::IntArrayRef padding) {
+  const PoolWindow window{kernel.vec(), stride.vec(), padding.vec()};
+  return choose(
+      input, [&](const Launcher& launcher) { return max_pool(input, window, launcher); },
+      [&] { return max_pool_unfused(input, window); });
+}
+
+at::Tensor run_max_pool_backward(const at::Tensor& grad, const at::Tensor& places,
+                                 at::IntArrayRef input_size, at::IntArrayRef kernel,
+                                 at::IntArrayRef stride, at::IntArrayRef padding) {
+  const PoolWindow window{kernel.vec(), stride.vec(), padding.vec()};
+  return choose(
+      grad,
+      [&](const Launcher& launcher) {
+        return max_pool_backward(grad, places, input_size, window, launcher);
+      },
+      [&] { return max_pool_backward_unfused(grad, places, input_size, window); });
+}
+
+LayerNormResults run_layer_norm(const at::Tensor& input, const MaybeTensor& residual,
+                                const MaybeTensor& weight, const MaybeTensor& bias, double epsilon,
+                                at::ScalarType type, at::IntArrayRef size) {
+  const LayerNormArguments arguments{.input = input,
+                                     .residual = residual,
+                                     .weight = weight,
+                                     .bias = bias,
+                                     .epsilon = epsilon,
+                                     .type = type,
+                                     .size = size.vec()};
+  return choose(
+      input, [&](const Launcher& launcher) { return layer_norm(arguments, launcher); },
+      [&] { return layer_norm_unfused(arguments); });
+}
+
+LayerNormGradients run_layer_norm_backward(const at::Tensor& grad, const at::Tensor& input,
+                                           const MaybeTensor& weight, const at::Tensor& mean,
+                                           const at::Tensor& rstd, const MaybeTensor& other,
+                                           c10::optional<at::ScalarType> copy) {
+  const LayerNormBackwardArguments arguments{.grad = grad,
+                                             .input = input,
+                                             .weight = weight,
+                                             .mean = mean,
+                                             .rstd = rstd,
+                                             .other = other,
+                                             .copy = copy};
+  return choose(
+      input, [&](const Launcher& launcher) { return layer_norm_backward(arguments, launcher); },
+      [&] { return layer_norm_backward_unfused(arguments); });
+}
+
+}  // namespace
+
+c10::OperatorHandle batch_norm_act_operator() { return find("tensorpack::batch_norm_act"); }
+c10::OperatorHandle batch_norm_act_backward_operator() {
+  return find("tensorpack::batch_norm_act_backward");
+}
+c10::OperatorHandle bias_relu_operator() { return find("tensorpack::bias_relu"); }
+c10::OperatorHandle bias_relu_backward_operator() { return find("tensorpack::bias_relu_backward"); }
+c10::OperatorHandle column_sum_operator() { return find("tensorpack::column_sum"); }
+c10::OperatorHandle cross_entropy_operator() { return find("tensorpack::cross_entropy"); }
+c10::OperatorHandle layer_norm_operator() { return find("tensorpack::layer_norm"); }
+c10::OperatorHandle layer_norm_backward_operator() {
+  return find("tensorpack::layer_norm_backward");
+}
+c10::OperatorHandle max_pool_operator() { return find("tensorpack::max_pool"); }
+c10::OperatorHandle max_pool_backward_operator() { return find("tensorpack::max_pool_backward"); }
+
+TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
+  library.def(
+      "batch_norm_act(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!)? running_mean, "
+      "Tensor(b!)? running_var, Tensor? residual, Tensor counters, float momentum, float eps, "
+      "bool relu) -> (Tensor, Tensor, Tensor)");
+  library.def(
+      "batch_norm_act_backward(Tensor grad, Tensor? other, Tensor input, Tensor? output, "
+      "Tensor? weight, Tensor? bias, Tensor mean, Tensor invstd, Tensor counters, int mask, "
+      "bool keep_masked) -> (Tensor, Tensor, Tensor, Tensor)");
+  library.def("bias_relu(Tensor input, Tensor bias) -> Tensor");
+  library.def(
+      "bias_relu_backward(Tensor grad, Tensor output, Tensor counters, ScalarType type) -> "
+      "(Tensor, Tensor)");
+  library.def(
+      "column_sum(Tensor input, Tensor counters, bool keep_rows, ScalarType type) -> Tensor");
+  library.def(
+      "cross_entropy(Tensor logits, Tensor target, Tensor loss_grad, bool mean, int ignore_index, "
+      "ScalarType grad_type) -> (Tensor, Tensor, Tensor)");
+  library.def(
+      "layer_norm(Tensor input, Tensor? residual, Tensor? weight, Tensor? bias, float eps, "
+      "ScalarType type, int[] size) -> (Tensor, Tensor, Tensor, Tensor)");
+  library.def(
+      "layer_norm_backward(Tensor grad, Tensor input, Tensor? weight, Tensor mean, Tensor rstd, "
+      "Tensor? other, ScalarType? copy) -> (Tensor, Tensor, Tensor, Tensor)");
+  library.def(
+      "max_pool(Tensor input, int[] kernel, int[] stride, int[] padding) -> (Tensor, Tensor)");
+  library.def(
+      "max_pool_backward(Tensor grad, Tensor places, int[] input_size, int[] kernel, "
+      "int[] stride, int[] padding) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(tensorpack, CompositeExplicitAutograd, library) {
+  library.impl("batch_norm_act", run_batch_norm_act);
+  library.impl("batch_norm_act_backward", run_batch_norm_act_backward);
+  library.impl("bias_relu", run_bias_relu);
+  library.impl("bias_relu_backward", run_bias_relu_backward);
+  library.impl("column_sum", run_column_sum);
+  library.impl("cross_entropy", run_cross_entropy);
+  library.impl("layer_norm", run_layer_norm);
+  library.impl("layer_norm_backward", run_layer_norm_backward);
+  library.impl("max_pool", run_max_pool);
+  library.impl("max_pool_backward", run_max_pool_backward);
+}
+
+}  // namespace tensorpack::cuda

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fused operators of the program. A pass puts them in the place of libtorch's; from then on
+// they are operators as any other, which replay, capture, verification, profile and dump know.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+namespace tensorpack::cuda {
+
+c10::OperatorHandle batch_norm_act_operator();
+c10::OperatorHandle batch_norm_act_backward_operator();
+c10::OperatorHandle bias_relu_operator();
+c10::OperatorHandle bias_relu_backward_operator();
+c10::OperatorHandle column_sum_operator();
+c10::OperatorHandle cross_entropy_operator();
+c10::OperatorHandle layer_norm_operator();
+c10::OperatorHandle layer_norm_backward_operator();
+c10::OperatorHandle max_pool_operator();
+c10::OperatorHandle max_pool_backward_operator();
+
+}  // namespace tensorpack::cuda

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// How programs run on CUDA: recorded as for replay, launched as CUDA graphs.
+#include "tensorpack/session/lowering.h"
+
+#include <map>
+#include <memory>
+
+#include "tensorpack/cuda/graph_runner.h"
+#include "tensorpack/cuda/passes/passes.h"
+#include "tensorpack/cuda/update_kernels.h"
+
+namespace tensorpack {
+namespace {
+
+class CudaLowering final : public Lowering {
+ public:
+  explicit CudaLowering(FusionOptions fusion) : fusion_(fusion) {}
+
+  void optimize(const Op& op, Trace& trace,
+                const std::vector<std::string>& fetches) const override {
+    if (!op.device().is_cuda()) return Lowering::optimize(op, trace, fetches);
+    cuda::optimize(trace, fetches, fusion_);
+  }
+
+  std::unique_ptr<ProgramRunner> make_runner(
+      const Op& op, const Trace& trace, const std::vector<std::string>& fetches) const override {
+    if (!op.device().is_cuda()) return Lowering::make_runner(op, trace, fetches);
+    auto& space = spaces_[op.device().index()];
+    if (!space) space = std::make_shared<const cuda::CaptureSpace>(op.device().index());
+    return std::make_unique<cuda::GraphRunner>(op.name(), trace, fetches, op.state().generator,
+                                               space);
+  }
+
+ private:
+  FusionOptions fusion_;
+  mutable std::map<c10::DeviceIndex, std::shared_ptr<const cuda::CaptureSpace>> spaces_;
+};
+
+}  // namespace
+
+std::unique_ptr<Lowering> make_cuda_lowering(FusionOptions fusion) {
+  cuda::link_update_kernels();
+  return std::make_unique<CudaLowering>(fusion);
+}
+
+}  // namespace tensorpack

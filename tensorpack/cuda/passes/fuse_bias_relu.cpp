@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Note [Biases of convolutions]
+// libtorch adds a convolution's bias in a kernel of its own, and sums its gradient in another.
+// Where a relu follows, the convolution is made without, and the bias goes with the relu, both
+// ways.
+#include "tensorpack/cuda/kernels/bias_relu.h"
+#include "tensorpack/cuda/kernels/operators.h"
+#include "tensorpack/cuda/kernels/prelude.h"
+#include "tensorpack/cuda/passes/passes.h"
+#include "tensorpack/cuda/passes/patterns.h"
+
+namespace tensorpack::cuda {
+namespace {
+
+constexpr size_t kBias = 2;         // an argument of convolution()
+constexpr size_t kOutputMask = 10;  // of convolution_backward()
+
+class BiasReluFusion {
+ public:
+  BiasReluFusion(Trace& trace, c10::DeviceType device) : editor_(trace), device_(device) {}
+
+  int run() {
+    int fused = 0;
+    for (int32_t i = 0; i < editor_.size(); ++i) {
+      if (is_op(editor_.node(i), "aten::convolution")) fused += fuse_forward(i);
+      if (is_op(editor_.node(i), "aten::convolution_backward")) fused += fuse_backward(i);
+    }
+    return fused;
+  }
+
+ private:
+  bool is_matrix(ValueId id) const {
+    const Value& value = editor_.value(id);
+    return value.options.device().type() == device_ && value.sizes.size() == 4 &&
+           value.storage_bytes > 0 && value.sizes[1] <= kCounters * 32 &&
+           has_kernel_type(value.options.dtype().toScalarType()) &&
+           is_column_matrix(value.sizes, value.strides);
+  }
+
+  bool is_vector(ValueId id) const {
+    const Value& value = editor_.value(id);
+    return value.sizes.size() == 1 && is_contiguous(value) &&
+           has_kernel_type(value.options.dtype().toScalarType());
+  }
+
+  int fuse_forward(int32_t position) {
+    const ValueId bias = tensor_at(editor_.node(position), kBias);
+    const ValueId output = result_at(editor_.node(position), 0);
+    if (bias == kNoValue || !is_vector(bias) || !is_matrix(output) || !editor_.is_private(output) ||
+        editor_.readers(output).size() != 1) {
+      return 0;
+    }
+    const int32_t relu = editor_.readers(output)[0];
+    if (!is_op(editor_.node(relu), "aten::relu") ||
+        !is_same_geometry(editor_.value(output), editor_.value(result_at(editor_.node(relu), 0))) ||
+        is_written_between(bias, position, relu)) {
+      return 0;
+    }
+    Node& convolution = editor_.edit(position);
+    convolution.arguments[kBias] = literal_argument({});
+    const StorageId storage = editor_.value(bias).storage;
+    std::erase(convolution.reads, storage);
+    return replace(relu, bias_relu_operator(), {tensor_argument(output), tensor_argument(bias)},
+                   {result_at(editor_.node(relu), 0)});
+  }
+
+  bool is_written_between(ValueId id, int32_t first, int32_t last) const {
+    for (int32_t writer : editor_.writers(editor_.value(id).storage)) {
+      if (writer > first && writer < last) return true;
+    }
+    return false;
+  }
+
+  int fuse_backward(int32_t position) {
+    const Node& backward = editor_.node(position);
+    const ValueId grad = tensor_at(backward, 0), bias_grad = result_at(backward, 2);
+    const c10::IValue& mask = backward.arguments[kOutputMask].literal;
+    if (bias_grad == kNoValue || !is_vector(bias_grad) || !is_matrix(grad) || !mask.isBoolList() ||
+        !mask.toBoolList().get(2) || !editor_.writers(editor_.value(grad).storage).empty()) {
+      return 0;
+    }
+    const int32_t relu = editor_.value(grad).producer;
+    if (relu < 0 || !is_op(editor_.node(relu), "aten::threshold_backward") ||
+        !is_number(editor_.node(relu), 2, 0)) {
+      return 0;
+    }
+    const ValueId from = tensor_at(editor_.node(relu), 0),
+                  output = tensor_at(editor_.node(relu), 1);
+    if (!is_same_geometry(editor_.value(output), editor_.value(grad)) ||
+        editor_.value(from).options.dtype() != editor_.value(grad).options.dtype()) {
+      return 0;
+    }
+    Node& convolution = editor_.edit(position);
+    c10::List<bool> without_bias = mask.toBoolList().copy();
+    without_bias.set(2, false);
+    convolution.arguments[kOutputMask] = literal_argument(without_bias);
+    convolution.results[2].ids = {kNoValue};
+    editor_.disown(bias_grad);
+    const Value& value = editor_.value(grad);
+    const auto type = editor_.value(bias_grad).options.dtype().toScalarType();
+    const ValueId counters = counters_.in(editor_, value.options.device());
+    return replace(relu, bias_relu_backward_operator(),
+                   {tensor_argument(from), tensor_argument(output), tensor_argument(counters),
+                    literal_argument(static_cast<int64_t>(type))},
+                   {grad, bias_grad});
+  }
+
+  // Where the old node stands.
+  int replace(int32_t position, const c10::OperatorHandle& op, std::vector<Argument> arguments,
+              const std::vector<ValueId>& results) {
+    Node node =
+        make_node(editor_.trace(), op, std::move(arguments), results, editor_.node(position).scope);
+    editor_.remove(position);
+    editor_.insert(position, std::move(node));
+    editor_.commit();
+    return 1;
+  }
+
+  TraceEditor editor_;
+  c10::DeviceType device_;
+  Counters counters_;
+};
+
+}  // namespace
+
+int fuse_bias_relu(Trace& trace, c10::DeviceType device) {
+  return BiasReluFusion(trace, device).run();
+}
+
+}  // namespace tensorpack::cuda

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Note [In-place operators]
+// relu_() in a model, and the add_() by which autograd accumulates gradients, overwrite memory that
+// a fused kernel would never write. Where a result is all there is in its memory, the operator may
+// as well make a new one, and later nodes read that.
+#include <map>
+#include <optional>
+#include <string>
+
+#include "tensorpack/cuda/passes/passes.h"
+#include "tensorpack/cuda/passes/patterns.h"
+
+namespace tensorpack::cuda {
+namespace {
+
+std::optional<c10::OperatorHandle> functional_form(const Node& node) {
+  static const std::map<std::string, std::string> table = {
+      {"aten::relu_", "aten::relu"},
+      {"aten::add_", "aten::add"},
+  };
+  const c10::OperatorName& name = node.op.operator_name();
+  const auto found = table.find(name.name);
+  if (found == table.end() || (!name.overload_name.empty() && name.overload_name != "Tensor")) {
+    return std::nullopt;
+  }
+  return c10::Dispatcher::singleton().findSchemaOrThrow(found->second.c_str(),
+                                                        name.overload_name.c_str());
+}
+
+bool is_dense(const Value& value) {
+  int64_t elements = 1;
+  for (int64_t size : value.sizes) elements *= size;
+  return value.storage_bytes == elements * static_cast<int64_t>(value.options.dtype().itemsize());
+}
+
+// A new tensor would look the same: every tensor is laid out as the one that is overwritten.
+bool keeps_geometry(const TraceEditor& editor, const Node& node) {
+  const Value& target = editor.value(tensor_at(node, 0));
+  bool same = is_dense(target);
+  node.for_each_argument([&](ValueId id) { same &= is_same_geometry(editor.value(id), target); });
+  return same;
+}
+
+}  // namespace
+
+void make_functional(Trace& trace, c10::DeviceType device) {
+  TraceEditor editor(trace);
+  for (int32_t i = 0; i < editor.size(); ++i) {
+    const auto functional = functional_form(editor.node(i));
+    if (!functional) continue;
+    const ValueId target = tensor_at(editor.node(i), 0);
+    const Value& value = editor.value(target);
+    if (value.kind != ValueKind::kComputed || value.options.device().type() != device ||
+        editor.values_in(value.storage).size() != 1 || result_at(editor.node(i), 0) != target ||
+        !keeps_geometry(editor, editor.node(i))) {
+      continue;
+    }
+    Value made = value;
+    made.storage = -1;
+    made.producer = i;
+    const ValueId result = editor.add_value(std::move(made));
+    Node& node = editor.edit(i);
+    node.op = *functional;
+    node.writes.clear();
+    node.results[0].ids[0] = result;
+    editor.replace_uses(target, result, i + 1);
+    editor.commit();
+  }
+}
+
+}  // namespace tensorpack::cuda

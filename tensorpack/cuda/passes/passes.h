@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rewrites of a trace that pay on CUDA devices. They need no CUDA themselves.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tensorpack/graph/trace.h"
+#include "tensorpack/session/fusion_options.h"
+
+namespace tensorpack::cuda {
+
+/// Makes small casts on devices of this type together, where nothing is in between. See
+/// Note [Batching casts].
+void batch_casts(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
+/// Has in-place operators that fusion knows make new memory instead, where nobody can tell. See
+/// Note [In-place operators].
+void make_functional(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
+/// Fuses batch norm in training, forward and backward, with its surroundings; returns into how many
+/// operators. See Note [Fusing batch norm].
+int fuse_batch_norm(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
+/// Moves the biases of convolutions into the relu that follows, both ways; returns into how many
+/// operators. See Note [Biases of convolutions].
+int fuse_bias_relu(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
+/// Puts sums over the rows of large matrices in place of libtorch's; returns how many.
+int fuse_column_sums(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
+/// Fuses log-softmax and the negative log-likelihood of classes, forward and backward, with the
+/// casts around them; returns into how many operators.
+int fuse_cross_entropy(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
+/// Fuses layer norm, forward and backward, with the additions and casts around it; returns into how
+/// many operators. See Note [Fusing layer norm].
+int fuse_layer_norm(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
+/// Puts pooling with small places in place of libtorch's, forward and backward; returns how many.
+int fuse_max_pool(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
+/// What CUDA devices run: the general optimize(), then the passes above.
+void optimize(Trace& trace, const std::vector<std::string>& fetches,
+              const FusionOptions& options = {});
+
+}  // namespace tensorpack::cuda

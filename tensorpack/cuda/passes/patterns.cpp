@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/cuda/passes/patterns.h"
+
+#include "tensorpack/cuda/kernels/columns.h"
+
+namespace tensorpack::cuda {
+
+bool is_contiguous(const Value& value) {
+  int64_t expected = 1;
+  for (size_t i = value.sizes.size(); i-- > 0; expected *= value.sizes[i]) {
+    if (value.strides[i] != expected && value.sizes[i] != 1) return false;
+  }
+  return value.storage_bytes > 0;
+}
+
+Node make_node(const Trace& trace, const c10::OperatorHandle& op, std::vector<Argument> arguments,
+               const std::vector<ValueId>& results, const std::string& scope) {
+  Node node{.op = op, .keys = {}, .arguments = std::move(arguments)};
+  for (ValueId id : results) node.results.push_back({.ids = {id}});
+  node.for_each_argument([&](ValueId id) { node.reads.push_back(trace.values[id].storage); });
+  node.scope = scope;
+  return node;
+}
+
+ValueId Counters::in(TraceEditor& editor, c10::Device device) {
+  if (id_ == kNoValue) {
+    const at::Tensor counters = make_counters(device);
+    id_ = editor.add_value({.kind = ValueKind::kConstant,
+                            .tensor = counters,
+                            .sizes = counters.sizes().vec(),
+                            .strides = counters.strides().vec(),
+                            .options = counters.options(),
+                            .storage_bytes = static_cast<int64_t>(counters.nbytes())});
+  }
+  return id_;
+}
+
+}  // namespace tensorpack::cuda

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch norm's kernels as the host's compiler understands them.
+#include "tensorpack/cuda/kernels/batch_norm.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "tests/cuda/host_device.h"
+#include "tests/cuda/kernel_cases.h"
+
+namespace tensorpack::cuda {
+namespace {
+
+TEST(BatchNormKernelTest, GivesWhatTheUnfusedOperatorsGive) {
+  const HostLauncher launcher;
+  for (const BatchNormCase& of : batch_norm_cases()) {
+    SCOPED_TRACE(c10::str(at::IntArrayRef(of.sizes), " ", of.type));
+    expect_batch_norm_as_unfused(of, launcher, at::kCPU);
+  }
+}
+
+TEST(BatchNormKernelTest, NotANumberAndInfinityStay) {
+  const HostLauncher launcher;
+  const at::Tensor counters = make_counters(at::kCPU);
+  const at::Tensor x = at::randn({6, 4});
+  x[2][1] = std::numeric_limits<float>::quiet_NaN();
+  x[3][2] = std::numeric_limits<float>::infinity();
+  const auto [y, mean, invstd] = batch_norm_act({.input = x, .relu = true}, counters, launcher);
+  EXPECT_TRUE(y.select(1, 1).isnan().all().item<bool>());
+  EXPECT_TRUE(y.select(1, 2).isnan().any().item<bool>());
+  EXPECT_TRUE(y.select(1, 0).isfinite().all().item<bool>());
+  const at::Tensor grad = at::ones({6, 4});
+  const auto [dx, dw, db, masked] = batch_norm_act_backward(
+      {.grad = grad, .input = x, .mean = mean, .invstd = invstd, .mask = ReluMask::kOfInput},
+      counters, launcher);
+  EXPECT_TRUE(dx.select(1, 1).isnan().all().item<bool>());
+  EXPECT_TRUE(dx.select(1, 3).isfinite().all().item<bool>());
+}
+
+TEST(BatchNormKernelTest, GradientsInAnotherLayoutAreUnderstood) {
+  const HostLauncher launcher;
+  const at::Tensor x = at::randn({2, 8, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
+  const auto [y, mean, invstd] = batch_norm_act({.input = x}, make_counters(at::kCPU), launcher);
+  const at::Tensor grad = at::randn({2, 8, 3, 3});
+  const BatchNormBackwardArguments a{.grad = grad, .input = x, .mean = mean, .invstd = invstd};
+  const auto results = batch_norm_act_backward(a, make_counters(at::kCPU), launcher);
+  const auto expected = batch_norm_act_backward_unfused(a);
+  EXPECT_TRUE(at::allclose(std::get<0>(results), std::get<0>(expected), 1e-4, 1e-5));
+}
+
+TEST(ColumnPlanTest, ATensorIsAMatrixInChannelsLastAlone) {
+  const at::Tensor x = at::empty({2, 3, 4, 5});
+  EXPECT_FALSE(is_column_matrix(x.sizes(), x.strides()));
+  const at::Tensor last = x.contiguous(at::MemoryFormat::ChannelsLast);
+  EXPECT_TRUE(is_column_matrix(last.sizes(), last.strides()));
+  EXPECT_TRUE(is_column_matrix({4, 3}, {3, 1}));
+  EXPECT_FALSE(is_column_matrix({4, 3}, {1, 4}));
+  EXPECT_FALSE(is_column_matrix({0, 3}, {3, 1}));
+  EXPECT_FALSE(is_column_matrix({2, 3, 4}, {12, 4, 1}));
+}
+
+TEST(ColumnPlanTest, ThreadsTakeAsManyColumnsAsMemoryAllows) {
+  const auto width = [](const at::Tensor& tensor) { return plan_columns({tensor}).width; };
+  EXPECT_EQ(width(at::empty({4, 64}, at::kBFloat16)), 8);
+  EXPECT_EQ(width(at::empty({4, 64})), 4);
+  EXPECT_EQ(width(at::empty({4, 12}, at::kBFloat16)), 4);
+  EXPECT_EQ(width(at::empty({4, 7})), 1);
+  // One element off the boundary of 16 bytes.
+  EXPECT_EQ(width(at::empty({257}).narrow(0, 1, 256).view({4, 64})), 1);
+}
+
+TEST(ColumnPlanTest, BlocksCoverAllColumnsAndNoMoreRowsThanThereAre) {
+  const ColumnPlan plan{.type = at::kFloat, .rows = 10, .columns = 300, .width = 4};
+  const LaunchShape shape = plan.shape(132, 2);
+  EXPECT_EQ(shape.block[0] * shape.block[1], static_cast<unsigned>(ColumnPlan::kThreads));
+  EXPECT_GE(shape.grid[0] * shape.block[0] * 4, 300U);
+  EXPECT_EQ(shape.grid[1], 1U);
+}
+
+}  // namespace
+}  // namespace tensorpack::cuda

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fusion of losses, biases, sums and pooling, on traces of the CPU.
+#include <gmock/gmock.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "tensorpack/cuda/passes/passes.h"
+#include "tensorpack/graph/passes/passes.h"
+#include "tests/cuda/fusion.h"
+
+namespace tensorpack::cuda {
+namespace {
+
+using testing::Contains;
+using testing::Not;
+
+// ---- cross entropy
+
+class CrossEntropyFusionTest : public testing::Test {
+ protected:
+  // A linear classifier with the casts of mixed precision around its loss.
+  void trace(bool casts, int64_t reduction = at::Reduction::Mean) {
+    trace_ = trace_of(inputs_, {w_}, [&](const Tensors& in) -> NamedTensors {
+      at::Tensor logits = at::mm(in[0], w_);
+      if (casts) logits = logits.to(at::kBFloat16).to(at::kFloat);
+      const at::Tensor cost = at::cross_entropy_loss(logits, in[1], {}, reduction);
+      return {{"cost", cost}, {"grad", torch::autograd::grad({cost}, {w_})[0]}};
+    });
+    optimize_generally();
+  }
+  void optimize_generally() { tensorpack::optimize(trace_, {"cost", "grad"}); }
+  void expect_same_after_fusion() {
+    const Tensors expected = outcome_of(trace_, inputs_, {w_});
+    EXPECT_EQ(fuse_cross_entropy(trace_, at::kCPU), 1);
+    eliminate_dead_code(trace_, {"cost", "grad"});
+    expect_close(expected, outcome_of(trace_, inputs_, {w_}));
+    EXPECT_THAT(operators(trace_), Not(Contains("aten::_log_softmax")));
+  }
+
+  at::Tensor w_ = at::randn({6, 10}).set_requires_grad(true);
+  Tensors inputs_ = {at::randn({4, 6}), at::arange(4)};
+  Trace trace_;
+};
+
+TEST_F(CrossEntropyFusionTest, LossAndGradientAreOneOperator) {
+  for (const auto reduction : {at::Reduction::Mean, at::Reduction::Sum}) {
+    trace(/*casts=*/false, reduction);
+    expect_same_after_fusion();
+  }
+}
+
+TEST_F(CrossEntropyFusionTest, CastsBecomePartOfIt) {
+  trace(/*casts=*/true);
+  expect_same_after_fusion();
+  // What is left is the cast to bfloat16 of the product, and of its gradient back.
+  EXPECT_EQ(count(trace_, "aten::_to_copy"), 2);
+}
+
+TEST_F(CrossEntropyFusionTest, ProbabilitiesThatAreReadElsewhereAreComputed) {
+  trace_ = trace_of(inputs_, {w_}, [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor log_probabilities = at::log_softmax(at::mm(in[0], w_), 1);
+    const at::Tensor cost = at::nll_loss(log_probabilities, in[1]);
+    return {{"cost", cost},
+            {"grad", torch::autograd::grad({cost}, {w_})[0]},
+            {"probabilities", log_probabilities.exp()}};
+  });
+  tensorpack::optimize(trace_, {"cost", "grad", "probabilities"});
+  EXPECT_EQ(fuse_cross_entropy(trace_, at::kCPU), 0);
+}
+
+// ---- biases
+
+TEST(BiasReluFusionTest, BiasesOfConvolutionsGoWithTheRelu) {
+  const at::Tensor w =
+      at::randn({8, 8, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast).set_requires_grad(true);
+  const at::Tensor b = at::randn({8}).set_requires_grad(true);
+  const Tensors input = {image()};
+  Trace trace = trace_of(input, {w, b}, [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor y = at::relu(at::conv2d(in[0], w, b, 1, 1));
+    const auto grads = torch::autograd::grad({y.square().sum()}, {w, b});
+    return {{"y", y}, {"w", grads[0]}, {"b", grads[1]}};
+  });
+  eliminate_dead_code(trace, {"b", "w", "y"});
+  const Tensors expected = outcome_of(trace, input, {w, b});
+  ASSERT_THAT(operators(trace), Contains("aten::convolution"));
+  EXPECT_EQ(fuse_bias_relu(trace, at::kCPU), 2);
+  eliminate_dead_code(trace, {"b", "w", "y"});
+  expect_close(expected, outcome_of(trace, input, {w, b}));
+  EXPECT_THAT(operators(trace), Not(Contains("aten::relu")));
+  EXPECT_THAT(operators(trace), Not(Contains("aten::threshold_backward")));
+  EXPECT_THAT(operators(trace), Contains("tensorpack::bias_relu_backward"));
+}
+
+TEST(BiasReluFusionTest, ConvolutionsWithoutReluKeepTheirBias) {
+  const at::Tensor w = at::randn({8, 8, 1, 1}).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor b = at::randn({8});
+  Trace trace = trace_of({image()}, {w, b}, [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor y = at::conv2d(in[0], w, b);
+    return {{"y", at::relu(y)}, {"z", y.exp()}};
+  });
+  EXPECT_EQ(fuse_bias_relu(trace, at::kCPU), 0);
+}
+
+// ---- sums
+
+TEST(ColumnSumFusionTest, LargeSumsOverRowsAreFound) {
+  const Tensors input = {at::randn({1024, 300})};
+  Trace trace = trace_of(input, {}, [](const Tensors& in) -> NamedTensors {
+    return {{"a", in[0].sum({0}, true)},
+            {"b", in[0].sum({0})},
+            {"c", in[0].sum({1})},
+            {"d", in[0].narrow(0, 0, 2).sum({0})}};
+  });
+  const Tensors expected = outcome_of(trace, input, {});
+  EXPECT_EQ(fuse_column_sums(trace, at::kCPU), 2);
+  expect_close(expected, outcome_of(trace, input, {}));
+}
+
+// ---- pooling
+
+TEST(MaxPoolFusionTest, PlacesTakeAByte) {
+  const at::Tensor scale = at::ones({1}).set_requires_grad(true);
+  const Tensors input = {image()};
+  Trace trace = trace_of(input, {scale}, [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor y = at::max_pool2d(in[0] * scale, {3, 3}, {2, 2}, {1, 1});
+    return {{"y", y}, {"grad", torch::autograd::grad({y.square().sum()}, {scale})[0]}};
+  });
+  eliminate_dead_code(trace, {"y", "grad"});
+  const Tensors expected = outcome_of(trace, input, {scale});
+  EXPECT_EQ(fuse_max_pool(trace, at::kCPU), 2);
+  expect_close(expected, outcome_of(trace, input, {scale}));
+  EXPECT_THAT(operators(trace), Not(Contains("aten::max_pool2d_with_indices")));
+  const Node& node = *std::find_if(trace.nodes.begin(), trace.nodes.end(), [](const Node& one) {
+    return one.op_name() == "tensorpack::max_pool";
+  });
+  const Value& places = trace.values[node.results[1].ids[0]];
+  EXPECT_EQ(places.options.dtype(), at::kByte);
+  EXPECT_EQ(places.storage_bytes, 2 * 8 * 2 * 2);
+}
+
+TEST(MaxPoolFusionTest, IndicesThatAreReadElsewhereStay) {
+  Trace trace = trace_of({image()}, {}, [](const Tensors& in) -> NamedTensors {
+    const auto [y, indices] = at::max_pool2d_with_indices(in[0], {2, 2});
+    return {{"y", y}, {"indices", indices}};
+  });
+  EXPECT_EQ(fuse_max_pool(trace, at::kCPU), 0);
+}
+
+}  // namespace
+}  // namespace tensorpack::cuda

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fusion of batch norm and layer norm, on traces of the CPU.
+#include <gmock/gmock.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "tensorpack/cuda/passes/passes.h"
+#include "tensorpack/graph/passes/passes.h"
+#include "tests/cuda/fusion.h"
+
+namespace tensorpack::cuda {
+namespace {
+
+// ---- batch norm
+
+// Two norms, the second with the first one's input as a residual, as in a residual network.
+class BatchNormFusionTest : public testing::Test {
+ protected:
+  void trace(const std::function<at::Tensor(const at::Tensor&)>& network) {
+    trace_ = trace_of(inputs_, variables(), [&](const Tensors& in) -> NamedTensors {
+      const at::Tensor cost = network(in[0] * scale_).mul(in[1]).sum();
+      const auto grads = torch::autograd::grad(
+          {cost}, {scale_, first_.gamma, first_.beta, second_.gamma, second_.beta}, {},
+          c10::nullopt, false, /*allow_unused=*/true);
+      NamedTensors named{{"cost", cost}};
+      for (size_t i = 0; i < grads.size(); ++i) {
+        if (grads[i].defined()) named.emplace("grad" + std::to_string(i), grads[i]);
+      }
+      return named;
+    });
+    for (const auto& [name, id] : trace_.outputs) fetches_.push_back(name);
+    eliminate_dead_code(trace_, fetches_);
+  }
+  Tensors variables() const {
+    Tensors all = first_.variables();
+    for (const at::Tensor& variable : second_.variables()) all.push_back(variable);
+    all.push_back(scale_);
+    return all;
+  }
+  void expect_same_after_fusion() {
+    const Tensors expected = outcome_of(trace_, inputs_, variables());
+    make_functional(trace_, at::kCPU);
+    fuse_batch_norm(trace_, at::kCPU);
+    eliminate_dead_code(trace_, fetches_);
+    expect_close(expected, outcome_of(trace_, inputs_, variables()));
+    EXPECT_EQ(count(trace_, "aten::native_batch_norm"), 0);
+    EXPECT_EQ(count(trace_, "aten::native_batch_norm_backward"), 0);
+  }
+  const Node& find(const std::string& name, int skip = 0) const {
+    for (const Node& node : trace_.nodes) {
+      if (node.op_name() == name && skip-- == 0) return node;
+    }
+    throw std::runtime_error("no " + name);
+  }
+
+  Norm first_, second_;
+  at::Tensor scale_ = at::rand({1}).add_(0.5).set_requires_grad(true);
+  Tensors inputs_ = {image(), image()};
+  Trace trace_;
+  std::vector<std::string> fetches_;
+};
+
+constexpr size_t kResidual = 5, kRelu = 9, kOther = 1, kMask = 9, kKeep = 10;
+
+TEST_F(BatchNormFusionTest, ReluBecomesPartOfIt) {
+  trace([&](const at::Tensor& x) { return at::relu(first_(x)); });
+  expect_same_after_fusion();
+  EXPECT_EQ(count(trace_, "aten::relu"), 0);
+  EXPECT_EQ(count(trace_, "aten::threshold_backward"), 0);
+  EXPECT_EQ(find("tensorpack::batch_norm_act_backward").arguments[kMask].literal.toInt(), 1);
+}
+
+TEST_F(BatchNormFusionTest, ReluInPlaceDoesToo) {
+  trace([&](const at::Tensor& x) { return first_(x).relu_(); });
+  expect_same_after_fusion();
+  EXPECT_EQ(count(trace_, "aten::relu_") + count(trace_, "aten::relu"), 0);
+}
+
+TEST_F(BatchNormFusionTest, ResidualBlocksAreTwoOperatorsEachWay) {
+  trace([&](const at::Tensor& x) {
+    const at::Tensor y = at::relu(first_(x).sin());
+    return at::relu(second_(y.cos()) + y).exp();
+  });
+  expect_same_after_fusion();
+  EXPECT_EQ(count(trace_, "tensorpack::batch_norm_act"), 2);
+  EXPECT_EQ(count(trace_, "tensorpack::batch_norm_act_backward"), 2);
+  EXPECT_TRUE(find("tensorpack::batch_norm_act", 1).arguments[kRelu].literal.toBool());
+  const Node& backward = find("tensorpack::batch_norm_act_backward");
+  EXPECT_EQ(backward.arguments[kMask].literal.toInt(), 2);
+  EXPECT_TRUE(backward.arguments[kKeep].literal.toBool());  // the residual needs it, too
+}
+
+TEST_F(BatchNormFusionTest, TheSumOfGradientsBecomesPartOfIt) {
+  trace([&](const at::Tensor& x) {
+    const at::Tensor y = at::relu(first_(x));
+    return at::relu(second_(y.sin()) + y);
+  });
+  expect_same_after_fusion();
+  const Node& backward = find("tensorpack::batch_norm_act_backward", 1);
+  EXPECT_NE(backward.arguments[kOther].ids.at(0), kNoValue);
+  EXPECT_EQ(count(trace_, "aten::add.Tensor") + count(trace_, "aten::add_.Tensor"), 0);
+}
+
+TEST_F(BatchNormFusionTest, BothBranchesMayBeNormalised) {
+  trace([&](const at::Tensor& x) { return at::relu(first_(x.sin()) + second_(x.cos())); });
+  expect_same_after_fusion();
+  EXPECT_EQ(count(trace_, "aten::relu"), 0);
+}
+
+TEST_F(BatchNormFusionTest, WhatIsReadElsewhereIsNotTakenIn) {
+  trace([&](const at::Tensor& x) {
+    const at::Tensor y = first_(x);
+    return at::relu(y) + second_(y * 2);
+  });
+  expect_same_after_fusion();
+  EXPECT_EQ(count(trace_, "aten::relu"), 1);
+}
+
+TEST_F(BatchNormFusionTest, AnUpdateOfTheBiasInBetweenIsSeen) {
+  trace([&](const at::Tensor& x) {
+    const at::Tensor y = at::relu(first_(x));
+    const at::NoGradGuard no_grad;
+    first_.beta.detach().add_(1);
+    const at::AutoGradMode with_grad(true);
+    return y;
+  });
+  expect_same_after_fusion();
+  EXPECT_EQ(find("tensorpack::batch_norm_act_backward").arguments[kMask].literal.toInt(), 2);
+}
+
+TEST(BatchNormFusionLimitsTest, OtherLayoutsAndPredictionAreLeftAlone) {
+  const Norm norm;
+  const at::Tensor contiguous = at::randn({2, 8, 3, 3});
+  Trace trace =
+      trace_of({contiguous, image()}, norm.variables(), [&](const Tensors& in) -> NamedTensors {
+        const at::NoGradGuard no_grad;
+        return {{"a", norm(in[0])},
+                {"b", at::batch_norm(in[1], norm.gamma, norm.beta, norm.mean, norm.variance, false,
+                                     0.1, 1e-5, false)}};
+      });
+  const std::vector<std::string> as_recorded = operators(trace);
+  EXPECT_EQ(fuse_batch_norm(trace, at::kCPU), 0);
+  EXPECT_EQ(operators(trace), as_recorded);
+}
+
+// ---- layer norm
+
+// A stream in float, layers in bfloat16, as in a Transformer.
+class LayerNormFusionTest : public testing::Test {
+ protected:
+  at::Tensor norm(const at::Tensor& x) const {
+    return at::layer_norm(x, {8}, gamma_, beta_, 1e-5, false);
+  }
+  at::Tensor layer(const at::Tensor& x) const {
+    return at::mm(x.reshape({-1, 8}).to(at::kBFloat16), w_.to(at::kBFloat16)).view(x.sizes());
+  }
+  void trace(const std::function<at::Tensor(const at::Tensor&)>& network) {
+    trace_ = trace_of(inputs_, variables_, [&](const Tensors& in) -> NamedTensors {
+      const at::Tensor cost = network(in[0] * scale_).to(at::kFloat).square().sum();
+      const auto grads = torch::autograd::grad({cost}, {scale_, gamma_, beta_, w_});
+      return {{"cost", cost}, {"scale", grads[0]}, {"gamma", grads[1]}, {"w", grads[3]}};
+    });
+    tensorpack::optimize(trace_, fetches_);
+  }
+  void expect_same_after_fusion() {
+    const Tensors expected = outcome_of(trace_, inputs_, variables_);
+    make_functional(trace_, at::kCPU);
+    fuse_layer_norm(trace_, at::kCPU);
+    eliminate_dead_code(trace_, fetches_);
+    const Tensors values = outcome_of(trace_, inputs_, variables_);
+    ASSERT_EQ(expected.size(), values.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_TRUE(at::allclose(expected[i], values[i], 2e-2, 1e-2)) << i;
+    }
+    EXPECT_EQ(count(trace_, "aten::native_layer_norm"), 0);
+    EXPECT_EQ(count(trace_, "aten::native_layer_norm_backward"), 0);
+  }
+
+  at::Tensor gamma_ = at::rand({8}).add_(0.5).set_requires_grad(true);
+  at::Tensor beta_ = at::randn({8}).set_requires_grad(true);
+  at::Tensor w_ = at::randn({8, 8}).set_requires_grad(true);
+  at::Tensor scale_ = at::ones({1}).set_requires_grad(true);
+  Tensors variables_ = {gamma_, beta_, w_, scale_};
+  Tensors inputs_ = {at::randn({2, 3, 8})};
+  std::vector<std::string> fetches_ = {"cost", "gamma", "scale", "w"};
+  Trace trace_;
+};
+
+TEST_F(LayerNormFusionTest, CastsBecomePartOfIt) {
+  trace([&](const at::Tensor& x) { return layer(norm(x)); });
+  expect_same_after_fusion();
+  // The weight and its gradient, and the cost's.
+  EXPECT_LE(count(trace_, "aten::_to_copy"), 4);
+  EXPECT_EQ(count(trace_, "tensorpack::layer_norm"), 1);
+  EXPECT_EQ(count(trace_, "tensorpack::layer_norm_backward"), 1);
+}
+
+TEST_F(LayerNormFusionTest, ResidualsAndTheirGradientsBecomePartOfIt) {
+  trace([&](const at::Tensor& x) {
+    const at::Tensor y = x + layer(x);
+    return y + layer(norm(y));
+  });
+  const auto additions = [&] {
+    return count(trace_, "aten::add.Tensor") + count(trace_, "aten::add_.Tensor");
+  };
+  const int64_t before = additions();
+  expect_same_after_fusion();
+  EXPECT_EQ(additions(), before - 2);
+}
+
+TEST_F(LayerNormFusionTest, WhatIsReadInFloatIsWrittenInFloat) {
+  trace([&](const at::Tensor& x) {
+    const at::Tensor y = norm(x);
+    return layer(y) + y;
+  });
+  expect_same_after_fusion();
+}
+
+}  // namespace
+}  // namespace tensorpack::cuda

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fused kernels on a device: compiled, cached, launched, captured.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include "tensorpack/cuda/jit.h"
+#include "tensorpack/cuda/kernels/batch_norm.h"
+#include "tensorpack/cuda/kernels/device_launcher.h"
+#include "tensorpack/utils/error.h"
+#include "tests/cuda/device.h"
+#include "tests/cuda/kernel_cases.h"
+
+namespace tensorpack::cuda {
+namespace {
+
+class FusedKernelsTest : public test::CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (IsSkipped()) return;
+    at::empty({1}, at::kCUDA);  // makes the device current
+    ASSERT_EQ(obstacle_to_compiling(), std::nullopt);
+    launcher_ = device_launcher();
+  }
+  const Launcher* launcher_ = nullptr;
+};
+
+TEST_F(FusedKernelsTest, BatchNormGivesWhatTheUnfusedOperatorsGive) {
+  std::vector<BatchNormCase> cases = batch_norm_cases();
+  for (c10::ScalarType type : {c10::kFloat, c10::kBFloat16}) {
+    cases.push_back({{32, 64, 56, 56}, type});
+    cases.push_back({{32, 256, 14, 14}, type});
+    cases.push_back({{32, 2048, 7, 7}, type});
+  }
+  for (const BatchNormCase& of : cases) {
+    SCOPED_TRACE(c10::str(at::IntArrayRef(of.sizes), " ", of.type));
+    expect_batch_norm_as_unfused(of, *launcher_, at::kCUDA);
+  }
+}
+
+TEST_F(FusedKernelsTest, CrossEntropyGivesWhatTheUnfusedOperatorsGive) {
+  std::vector<CrossEntropyCase> cases = cross_entropy_cases();
+  cases.push_back({512, 50304, c10::kBFloat16, c10::kBFloat16});
+  cases.push_back({64, 50304, c10::kFloat, c10::kFloat});
+  for (const CrossEntropyCase& of : cases) {
+    SCOPED_TRACE(c10::str(of.rows, " x ", of.classes, " ", of.type));
+    expect_cross_entropy_as_unfused(of, *launcher_, at::kCUDA);
+  }
+}
+
+TEST_F(FusedKernelsTest, BiasReluGivesWhatTheUnfusedOperatorsGive) {
+  expect_bias_relu_as_unfused({16, 64, 56, 56}, at::kBFloat16, at::kBFloat16, *launcher_,
+                              at::kCUDA);
+  expect_bias_relu_as_unfused({3, 7, 5, 5}, at::kFloat, at::kFloat, *launcher_, at::kCUDA);
+}
+
+TEST_F(FusedKernelsTest, ColumnSumGivesWhatTheUnfusedOperatorsGive) {
+  expect_column_sum_as_unfused({16384, 3072}, at::kBFloat16, at::kBFloat16, *launcher_, at::kCUDA);
+  expect_column_sum_as_unfused({77, 131}, at::kHalf, at::kFloat, *launcher_, at::kCUDA);
+}
+
+TEST_F(FusedKernelsTest, LayerNormGivesWhatTheUnfusedOperatorsGive) {
+  std::vector<LayerNormCase> cases = layer_norm_cases();
+  cases.push_back({{16, 1024, 768}, c10::kFloat, c10::kBFloat16});
+  cases.push_back({{1000, 2048}, c10::kFloat, c10::kFloat});
+  for (const LayerNormCase& of : cases) {
+    SCOPED_TRACE(c10::str(at::IntArrayRef(of.sizes), " ", of.type, " ", of.layers));
+    expect_layer_norm_as_unfused(of, *launcher_, at::kCUDA);
+  }
+}
+
+TEST_F(FusedKernelsTest, MaxPoolGivesWhatTheUnfusedOperatorsGive) {
+  std::vector<MaxPoolCase> cases = max_pool_cases();
+  cases.push_back({{16, 64, 112, 112}, {{3, 3}, {2, 2}, {1, 1}}, c10::kFloat});
+  for (const MaxPoolCase& of : cases) {
+    SCOPED_TRACE(c10::str(at::IntArrayRef(of.sizes), " ", of.type));
+    expect_max_pool_as_unfused(of, *launcher_, at::kCUDA);
+  }
+}
+
+TEST_F(FusedKernelsTest, SumsRepeatBitByBit) {
+  const at::Tensor counters = make_counters(at::kCUDA);
+  const at::Tensor x = at::randn({64, 64, 28, 28}, at::kCUDA)
+                           .to(at::kBFloat16)
+                           .contiguous(at::MemoryFormat::ChannelsLast);
+  const auto first = batch_norm_act({.input = x}, counters, *launcher_);
+  for (int i = 0; i < 10; ++i) {
+    const auto again = batch_norm_act({.input = x}, counters, *launcher_);
+    EXPECT_TRUE(at::equal(std::get<1>(first), std::get<1>(again)));
+    EXPECT_TRUE(at::equal(std::get<2>(first), std::get<2>(again)));
+  }
+}
+
+TEST_F(FusedKernelsTest, AKernelThatDoesNotCompileSaysWhyEachTime) {
+  const KernelSource broken{"broken",
+                            "extern \"C\" __global__ void broken() { undefined_name(); }"};
+  for (int i = 0; i < 2; ++i) {
+    try {
+      launcher_->prepare(broken);
+      FAIL() << "it compiled";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("undefined_name"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tensorpack::cuda

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trainings whose operators are fused against those whose operators are not.
+#include <gtest/gtest.h>
+
+#include "examples/models/resnet.h"
+#include "examples/models/transformer.h"
+#include "tensorpack/cuda/passes/passes.h"
+#include "tests/cuda/device.h"
+
+namespace tensorpack::test {
+namespace {
+
+constexpr int kSteps = 6;  // warming up, capturing, launching
+
+Tensor resnet(const Tensor& image) {
+  Tensor l = torch::relu(examples::resnet::conv_bn("conv0", image, 16, 3, 1));
+  l = MaxPooling("pool0", l, 3, {.strides = Size2D(2), .padding = 1});
+  for (int k = 0; k < 3; ++k) {
+    VariableScope scope("block" + std::to_string(k));
+    l = examples::resnet::bottleneck(l, 8, k == 1 ? 2 : 1);
+  }
+  return FullyConnected("linear", GlobalAvgPooling("gap", l), {.units = 10});
+}
+
+// A network, what it is fed, and an optimizer.
+struct Training {
+  Training(std::function<Tensor(const Tensor&)> network, std::vector<TensorSpec> inputs)
+      : graph({.device = at::kCUDA}) {
+    op = graph.define({
+        .name = "train",
+        .inputs = std::move(inputs),
+        .body = [this, network](const std::vector<Tensor>& in) -> NamedTensors {
+          TowerContext tower(graph);
+          const TowerFunc logits = [&](const Tensor& x) { return network(x); };
+          const Tensor scores = logits({in[0]})[0].flatten(0, -2).to(torch::kFloat);
+          const Tensor cost = torch::cross_entropy_loss(scores, in[1].flatten());
+          minimize(*optimizer, cost, graph.variables().trainable());
+          return {{"cost", cost}};
+        },
+    });
+  }
+
+  Owned<Optimizer> optimizer = Momentum(0.05);
+  Graph graph;
+  Op op;
+};
+
+class FusedTrainingTest : public CudaTest {
+ protected:
+  void expect_same(const std::function<Tensor(const Tensor&)>& network,
+                   const std::vector<TensorSpec>& inputs,
+                   const std::function<std::vector<Tensor>()>& batch, Precision precision,
+                   const std::set<std::string>& expected_operators) {
+    Training fused(network, inputs), unfused(network, inputs);
+    for (Variable* variable : fused.graph.variables().trainable()) {
+      unfused.graph.variables().at(variable->name).assign(variable->tensor.detach());
+    }
+    Session captured(fused.graph, {.precision = precision});
+    Session replayed(unfused.graph, {.executor = ExecutorKind::kReplay, .precision = precision});
+    for (int i = 0; i < kSteps; ++i) {
+      const std::vector<Tensor> data = batch();
+      const Feeds feeds{{inputs[0].name, data[0]}, {inputs[1].name, data[1]}};
+      const auto a = captured.run(fused.op, {"cost"}, feeds)[0].item<double>();
+      const auto b = replayed.run(unfused.op, {"cost"}, feeds)[0].item<double>();
+      EXPECT_NEAR(a, b, 0.02 * b) << "step " << i;
+    }
+    Trace trace = captured.trace(fused.op);
+    cuda::optimize(trace, {"cost"});
+    std::set<std::string> operators;
+    for (const Node& node : trace.nodes) operators.insert(node.op_name());
+    for (const std::string& name : expected_operators) {
+      EXPECT_TRUE(operators.contains(name)) << name;
+    }
+  }
+};
+
+TEST_F(FusedTrainingTest, ResidualNetworksLearnTheSame) {
+  for (const Precision precision : {Precision::kBFloat16, Precision::kTf32}) {
+    expect_same(
+        resnet, {{"image", {-1, 3, 32, 32}}, {"label", {-1}, at::kLong}},
+        [] {
+          return std::vector<Tensor>{torch::randn({64, 3, 32, 32}),
+                                     torch::randint(0, 10, {64}, at::kLong)};
+        },
+        precision,
+        {"tensorpack::batch_norm_act", "tensorpack::batch_norm_act_backward",
+         "tensorpack::max_pool", "tensorpack::max_pool_backward", "tensorpack::cross_entropy"});
+  }
+}
+
+TEST_F(FusedTrainingTest, TransformersLearnTheSame) {
+  const auto network = [](const Tensor& words) {
+    return examples::transformer(words, {.dropout = 0});
+  };
+  expect_same(
+      network, {{"words", {-1, 64}, at::kLong}, {"next", {-1, 64}, at::kLong}},
+      [] {
+        return std::vector<Tensor>{torch::randint(0, 256, {8, 64}, at::kLong),
+                                   torch::randint(0, 256, {8, 64}, at::kLong)};
+      },
+      Precision::kBFloat16,
+      {"tensorpack::layer_norm", "tensorpack::layer_norm_backward", "tensorpack::cross_entropy"});
+}
+
+}  // namespace
+}  // namespace tensorpack::test

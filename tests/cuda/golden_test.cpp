@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sources of kernels, so that a change of one is seen as such. After a change that is meant,
+// run with TENSORPACK_UPDATE_GOLDEN=1 and read the difference.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "tensorpack/cuda/kernels/batch_norm.h"
+#include "tensorpack/cuda/kernels/bias_relu.h"
+#include "tensorpack/cuda/kernels/column_sum.h"
+#include "tensorpack/cuda/kernels/cross_entropy.h"
+#include "tensorpack/cuda/kernels/layer_norm.h"
+#include "tensorpack/cuda/kernels/max_pool.h"
+#include "tensorpack/utils/env.h"
+#include "tensorpack/utils/fs.h"
+
+namespace tensorpack::cuda {
+namespace {
+
+// Compares what it is given to launch with the files, and launches nothing.
+class GoldenLauncher final : public Launcher {
+ public:
+  int multiprocessors() const override { return 4; }
+  void prepare(const KernelSource&) const override {}
+  void launch(const KernelSource& kernel, const LaunchShape&, void**) const override {
+    const auto file = std::filesystem::path(TENSORPACK_GOLDEN_FOLDER) / (kernel.name + ".cu.txt");
+    if (env("TENSORPACK_UPDATE_GOLDEN")) write_file_atomically(file, kernel.text);
+    EXPECT_EQ(kernel.text, read_file(file)) << kernel.name;
+  }
+};
+
+TEST(GoldenKernelTest, SourcesAreThoseOnFile) {
+  const GoldenLauncher launcher;
+  const at::Tensor counters = make_counters(at::kCPU);
+  const at::Tensor x =
+      at::zeros({2, 16, 8, 8}, at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor vector = at::zeros({16});
+  batch_norm_act({.input = x, .residual = x, .relu = true}, counters, launcher);
+  batch_norm_act_backward(
+      {.grad = x, .input = x, .mean = vector, .invstd = vector, .mask = ReluMask::kOfInput},
+      counters, launcher);
+  bias_relu(x, vector, launcher);
+  bias_relu_backward(x, x, counters, at::kFloat, launcher);
+  const PoolWindow window{{3, 3}, {2, 2}, {1, 1}};
+  const auto [y, places] = max_pool(x, window, launcher);
+  max_pool_backward(y, places, x.sizes(), window, launcher);
+  const at::Tensor rows = at::zeros({4, 768});
+  cross_entropy({.logits = rows, .target = at::zeros({4}, at::kLong), .loss_grad = at::ones({})},
+                launcher);
+  layer_norm({.input = rows, .type = at::kBFloat16, .size = {4, 768}}, launcher);
+  layer_norm_backward({.grad = rows,
+                       .input = rows,
+                       .mean = at::zeros({4}),
+                       .rstd = at::zeros({4}),
+                       .copy = at::kBFloat16},
+                      launcher);
+  column_sum(rows, counters, true, at::kFloat, launcher);
+}
+
+}  // namespace
+}  // namespace tensorpack::cuda

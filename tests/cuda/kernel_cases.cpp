@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/cuda/kernel_cases.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "tensorpack/cuda/kernels/batch_norm.h"
+#include "tensorpack/cuda/kernels/bias_relu.h"
+#include "tensorpack/cuda/kernels/column_sum.h"
+#include "tensorpack/cuda/kernels/cross_entropy.h"
+#include "tensorpack/cuda/kernels/layer_norm.h"
+
+namespace tensorpack::cuda {
+namespace {
+
+// Of the largest magnitude: bfloat16 keeps 8 bits, half 11.
+double tolerance_of(c10::ScalarType type) {
+  if (type == c10::kBFloat16) return 1.0 / 128;
+  return type == c10::kHalf ? 1.0 / 1024 : 2e-5;
+}
+
+void expect_close(const at::Tensor& expected, const at::Tensor& value, double tolerance,
+                  const std::string& what) {
+  ASSERT_EQ(expected.sizes(), value.sizes()) << what;
+  const at::Tensor e = expected.to(at::kDouble).cpu(), v = value.to(at::kDouble).cpu();
+  const double scale = std::max(e.abs().max().item<double>(), 1e-2);
+  EXPECT_LE((e - v).abs().max().item<double>(), tolerance * scale) << what;
+}
+
+struct Data {
+  at::Tensor x, residual, grad, other, weight, bias, running_mean, running_var;
+};
+
+Data make_data(const BatchNormCase& of, c10::Device device) {
+  at::manual_seed(11);
+  const auto draw = [&](double mean) {
+    at::Tensor t = at::randn(of.sizes).mul_(2).add_(mean).to(of.type);
+    if (t.dim() == 4) t = t.contiguous(at::MemoryFormat::ChannelsLast);
+    return t.to(device);
+  };
+  const int64_t channels = of.sizes[1];
+  const auto vector = [&] { return at::rand({channels}).add_(0.5).to(device); };
+  // A mean far from zero shows sums that lose digits.
+  return {draw(9), draw(0), draw(0), draw(0), vector(), vector() - 1, vector(), vector()};
+}
+
+at::Tensor in_float(const at::Tensor& tensor) { return tensor.to(at::kFloat).contiguous(); }
+
+BatchNormArguments forward_of(const Data& d, bool affine, bool residual, bool relu) {
+  BatchNormArguments a{.input = d.x,
+                       .running_mean = d.running_mean.clone(),
+                       .running_var = d.running_var.clone(),
+                       .momentum = 0.25,
+                       .epsilon = 1e-3,
+                       .relu = relu};
+  if (affine) a.weight = d.weight, a.bias = d.bias;
+  if (residual) a.residual = d.residual;
+  return a;
+}
+
+// The same in float and contiguous, which libtorch computes in another way.
+BatchNormArguments in_float(BatchNormArguments a) {
+  a.input = in_float(a.input);
+  if (a.residual) a.residual = in_float(*a.residual);
+  a.running_mean = a.running_mean->clone();
+  a.running_var = a.running_var->clone();
+  return a;
+}
+
+BatchNormBackwardArguments in_float(BatchNormBackwardArguments a) {
+  a.grad = in_float(a.grad);
+  a.input = in_float(a.input);
+  if (a.other) a.other = in_float(*a.other);
+  if (a.output) a.output = in_float(*a.output);
+  return a;
+}
+
+void expect_zeros(const at::Tensor& counters) {
+  EXPECT_EQ(counters.abs().sum().item<int64_t>(), 0) << "counters are not ready for the next one";
+}
+
+}  // namespace
+
+std::vector<BatchNormCase> batch_norm_cases() {
+  return {{{2, 8, 5, 7}, c10::kBFloat16}, {{3, 64, 3, 3}, c10::kFloat}, {{1, 3, 3, 2}, c10::kFloat},
+          {{2, 1, 3, 3}, c10::kFloat},    {{700, 20}, c10::kFloat},     {{5, 7}, c10::kFloat},
+          {{2, 320, 2, 3}, c10::kHalf},   {{4, 24, 9, 1}, c10::kHalf}};
+}
+
+void expect_batch_norm_as_unfused(const BatchNormCase& of, const Launcher& launcher,
+                                  c10::Device device) {
+  const Data d = make_data(of, device);
+  const at::Tensor counters = make_counters(device);
+  const double tolerance = tolerance_of(of.type);
+  constexpr double kFloats = 2e-5;
+  for (const auto& [affine, residual, relu] : std::vector<std::tuple<bool, bool, bool>>{
+           {true, false, false}, {true, false, true}, {true, true, true}, {false, true, false}}) {
+    const BatchNormArguments a = forward_of(d, affine, residual, relu);
+    const BatchNormArguments reference = in_float(a);
+    const auto [y, mean, invstd] = batch_norm_act(a, counters, launcher);
+    const auto [y0, mean0, invstd0] = batch_norm_act_unfused(reference);
+    EXPECT_EQ(y.strides(), a.input.strides());
+    EXPECT_EQ(y.scalar_type(), of.type);
+    expect_close(y0, y, tolerance, "y");
+    expect_close(mean0, mean, kFloats, "mean");
+    expect_close(invstd0, invstd, kFloats, "invstd");
+    expect_close(*reference.running_mean, *a.running_mean, kFloats, "running mean");
+    expect_close(*reference.running_var, *a.running_var, kFloats, "running variance");
+    expect_zeros(counters);
+
+    for (const bool other : {false, true}) {
+      for (const bool keep : {false, true}) {
+        BatchNormBackwardArguments b{.grad = d.grad,
+                                     .input = a.input,
+                                     .weight = a.weight,
+                                     .bias = a.bias,
+                                     .mean = mean,
+                                     .invstd = invstd,
+                                     .keep_masked = keep};
+        if (other) b.other = d.other;
+        if (relu) b.mask = residual ? ReluMask::kOfOutput : ReluMask::kOfInput;
+        if (residual) b.output = y;
+        const auto [dx, dw, db, masked] = batch_norm_act_backward(b, counters, launcher);
+        const auto [dx0, dw0, db0, masked0] = batch_norm_act_backward_unfused(in_float(b));
+        const double rounding = other || residual ? 2 * tolerance : tolerance;
+        expect_close(dx0, dx, rounding, "gradient of x");
+        EXPECT_EQ(dx.strides(), a.input.strides());
+        if (affine) {
+          expect_close(dw0, dw, 1e-4, "gradient of the weight");
+          expect_close(db0, db, 1e-4, "gradient of the bias");
+        }
+        EXPECT_EQ(masked.defined(), keep);
+        if (keep) expect_close(masked0, masked, tolerance, "masked gradient");
+        expect_zeros(counters);
+      }
+    }
+  }
+}
+
+std::vector<CrossEntropyCase> cross_entropy_cases() {
+  return {{5, 10, c10::kFloat, c10::kFloat, true},
+          {1, 1, c10::kFloat, c10::kFloat, true},
+          {3, 1000, c10::kBFloat16, c10::kBFloat16, true},
+          {2, 9000, c10::kBFloat16, c10::kBFloat16, false},
+          {4, 77, c10::kHalf, c10::kFloat, true},
+          {2, 5003, c10::kFloat, c10::kBFloat16, false}};
+}
+
+void expect_cross_entropy_as_unfused(const CrossEntropyCase& of, const Launcher& launcher,
+                                     c10::Device device) {
+  at::manual_seed(5);
+  const at::Tensor logits = at::randn({of.rows, of.classes}).mul_(4).to(of.type).to(device);
+  at::Tensor target = at::randint(of.classes, {of.rows}, at::kLong);
+  if (of.rows > 2) target[1] = -100;
+  const CrossEntropyArguments a{.logits = logits,
+                                .target = target.to(device),
+                                .loss_grad = at::full({}, 2.5F).to(device),
+                                .mean = of.mean,
+                                .grad_type = of.grad_type};
+  const auto [loss, count, grad] = cross_entropy(a, launcher);
+  const auto [loss0, count0, grad0] = cross_entropy_unfused(a);
+  EXPECT_EQ(grad.scalar_type(), of.grad_type);
+  expect_close(loss0, loss, 1e-5, "loss");
+  EXPECT_EQ(count.item<float>(), count0.item<float>());
+  expect_close(grad0, grad, tolerance_of(of.grad_type), "gradient");
+  if (of.rows > 2) {
+    EXPECT_EQ(grad[1].abs().max().item<float>(), 0) << "an ignored row";
+  }
+}
+
+std::vector<MaxPoolCase> max_pool_cases() {
+  return {{{2, 8, 7, 9}, {{3, 3}, {2, 2}, {1, 1}}, c10::kBFloat16},
+          {{1, 3, 6, 6}, {{2, 2}, {2, 2}, {0, 0}}, c10::kFloat},
+          {{2, 4, 5, 8}, {{3, 2}, {1, 3}, {1, 0}}, c10::kFloat},
+          {{1, 16, 9, 9}, {{2, 2}, {4, 3}, {1, 1}}, c10::kHalf},
+          {{1, 1, 1, 1}, {{1, 1}, {1, 1}, {0, 0}}, c10::kFloat}};
+}
+
+void expect_max_pool_as_unfused(const MaxPoolCase& of, const Launcher& launcher,
+                                c10::Device device) {
+  at::manual_seed(6);
+  // Few values, so that maxima are shared: the first of them counts.
+  const auto draw = [&](at::IntArrayRef sizes) {
+    return at::randint(-4, 4, sizes)
+        .to(of.type)
+        .contiguous(at::MemoryFormat::ChannelsLast)
+        .to(device);
+  };
+  const at::Tensor x = draw(of.sizes);
+  const auto [y, places] = max_pool(x, of.window, launcher);
+  const auto [y0, places0] = max_pool_unfused(x.to(at::kFloat), of.window);
+  EXPECT_TRUE(at::equal(y.to(at::kFloat), y0));
+  EXPECT_TRUE(at::equal(places, places0));
+  EXPECT_EQ(y.strides(), y0.strides());
+  const at::Tensor grad = draw(y.sizes());
+  const at::Tensor dx = max_pool_backward(grad, places, x.sizes(), of.window, launcher);
+  const at::Tensor dx0 =
+      max_pool_backward_unfused(grad.to(at::kFloat), places, x.sizes(), of.window);
+  EXPECT_TRUE(at::equal(dx.to(at::kFloat), dx0));
+  EXPECT_EQ(dx.strides(), x.strides());
+}
+
+std::vector<LayerNormCase> layer_norm_cases() {
+  return {{{3, 5, 64}, c10::kFloat, c10::kBFloat16},
+          {{37, 768}, c10::kFloat, c10::kBFloat16},
+          {{2, 7}, c10::kFloat, c10::kFloat},
+          {{1, 2}, c10::kFloat, c10::kHalf},
+          {{19, 130}, c10::kBFloat16, c10::kBFloat16}};
+}
+
+void expect_layer_norm_as_unfused(const LayerNormCase& of, const Launcher& launcher,
+                                  c10::Device device) {
+  at::manual_seed(8);
+  const int64_t columns = of.sizes.back();
+  const auto draw = [&](c10::ScalarType type, double mean = 0) {
+    return at::randn(of.sizes).add_(mean).to(type).to(device);
+  };
+  const auto vector = [&] { return at::rand({columns}).add_(0.5).to(device); };
+  const at::Tensor x = draw(of.type, 3), weight = vector(), bias = vector();
+  const at::Tensor residual = draw(of.layers), grad = draw(of.layers), other = draw(of.type);
+  const auto in_full = [](at::Tensor t) { return t.to(at::kFloat); };
+  const std::vector<int64_t> size = {x.numel() / columns, columns};
+  for (const bool all : {true, false}) {
+    LayerNormArguments a{.input = x, .epsilon = 1e-3, .type = of.layers, .size = size};
+    LayerNormArguments reference{
+        .input = in_full(x), .epsilon = 1e-3, .type = c10::kFloat, .size = size};
+    if (all) {
+      a.weight = reference.weight = weight;
+      a.bias = reference.bias = bias;
+      a.residual = residual;
+      reference.residual = in_full(residual);
+    }
+    const auto [y, sum, mean, rstd] = layer_norm(a, launcher);
+    const auto [y0, sum0, mean0, rstd0] = layer_norm_unfused(reference);
+    const double rounding = std::max(tolerance_of(of.type), tolerance_of(of.layers));
+    EXPECT_EQ(y.scalar_type(), of.layers);
+    EXPECT_EQ(sum.defined(), all);
+    expect_close(y0, y, 2 * rounding, "y");
+    if (all) expect_close(sum0, sum, tolerance_of(of.type), "sum");
+    expect_close(mean0, mean, tolerance_of(of.type), "mean");
+    expect_close(rstd0, rstd, 2 * tolerance_of(of.type), "rstd");
+
+    LayerNormBackwardArguments b{
+        .grad = grad.view(size), .input = all ? sum : x, .mean = mean, .rstd = rstd};
+    if (all) {
+      b.weight = weight;
+      b.other = other;
+      b.copy = of.layers;
+    }
+    LayerNormBackwardArguments b0 = b;
+    b0.grad = in_full(b.grad);
+    b0.input = in_full(b.input);
+    if (all) b0.other = in_full(other);
+    const auto [dx, dw, db, copy] = layer_norm_backward(b, launcher);
+    const auto [dx0, dw0, db0, copy0] = layer_norm_backward_unfused(b0);
+    EXPECT_EQ(dx.scalar_type(), of.type);
+    expect_close(dx0, dx, tolerance_of(of.type), "gradient of s");
+    EXPECT_EQ(copy.defined(), all);
+    if (!all) continue;
+    expect_close(dw0, dw, 1e-4, "gradient of the weight");
+    expect_close(db0, db, 1e-4, "gradient of the bias");
+    EXPECT_EQ(copy.scalar_type(), of.layers);
+    expect_close(dx0, copy, tolerance_of(of.layers), "copy");
+  }
+}
+
+void expect_column_sum_as_unfused(at::IntArrayRef sizes, c10::ScalarType type,
+                                  c10::ScalarType of_sums, const Launcher& launcher,
+                                  c10::Device device) {
+  at::manual_seed(9);
+  const at::Tensor x = at::randn(sizes).to(type).to(device);
+  const at::Tensor counters = make_counters(device);
+  for (const bool keep_rows : {false, true}) {
+    const at::Tensor sums = column_sum(x, counters, keep_rows, of_sums, launcher);
+    EXPECT_EQ(sums.scalar_type(), of_sums);
+    expect_close(column_sum_unfused(x, keep_rows, at::kFloat), sums, tolerance_of(of_sums), "sum");
+    expect_zeros(counters);
+  }
+}
+
+void expect_bias_relu_as_unfused(at::IntArrayRef sizes, c10::ScalarType type,
+                                 c10::ScalarType of_bias, const Launcher& launcher,
+                                 c10::Device device) {
+  at::manual_seed(10);
+  const auto draw = [&] {
+    return at::randn(sizes).to(type).contiguous(at::MemoryFormat::ChannelsLast).to(device);
+  };
+  const at::Tensor x = draw(), grad = draw(), counters = make_counters(device);
+  const at::Tensor bias = at::randn({sizes[1]}).to(of_bias).to(device);
+  const at::Tensor y = bias_relu(x, bias, launcher);
+  EXPECT_EQ(y.strides(), x.strides());
+  expect_close(bias_relu_unfused(x.to(at::kFloat), bias), y, tolerance_of(type), "y");
+  const auto [dx, db] = bias_relu_backward(grad, y, counters, of_bias, launcher);
+  const auto [dx0, db0] =
+      bias_relu_backward_unfused(grad.to(at::kFloat), y.to(at::kFloat), at::kFloat);
+  EXPECT_TRUE(at::equal(dx.to(at::kFloat), dx0));
+  EXPECT_EQ(db.scalar_type(), of_bias);
+  expect_close(db0, db, tolerance_of(of_bias), "gradient of the bias");
+  expect_zeros(counters);
+}
+
+}  // namespace tensorpack::cuda

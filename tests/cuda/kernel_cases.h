@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fused kernels against libtorch's operators over grids, wherever they run.
+#pragma once
+
+#include "tensorpack/cuda/kernels/launcher.h"
+#include "tensorpack/cuda/kernels/max_pool.h"
+
+namespace tensorpack::cuda {
+
+struct BatchNormCase {
+  std::vector<int64_t> sizes = {};
+  c10::ScalarType type = c10::kFloat;
+};
+
+/// Odd sizes, one row, one channel, channels that no vector divides.
+std::vector<BatchNormCase> batch_norm_cases();
+
+/// Runs every variant on `device` and expects what libtorch's operators give in float.
+void expect_batch_norm_as_unfused(const BatchNormCase& of, const Launcher& launcher,
+                                  c10::Device device);
+
+struct CrossEntropyCase {
+  int64_t rows = 1;
+  int64_t classes = 1;
+  c10::ScalarType type = c10::kFloat;
+  c10::ScalarType grad_type = c10::kFloat;
+  bool mean = true;
+};
+
+/// One row, one class, rows longer than a block, classes that no vector divides.
+std::vector<CrossEntropyCase> cross_entropy_cases();
+
+/// With some rows ignored.
+void expect_cross_entropy_as_unfused(const CrossEntropyCase& of, const Launcher& launcher,
+                                     c10::Device device);
+
+struct MaxPoolCase {
+  std::vector<int64_t> sizes = {};
+  PoolWindow window = {};
+  c10::ScalarType type = c10::kFloat;
+};
+
+/// Windows that overlap, that leave gaps and that reach over the border.
+std::vector<MaxPoolCase> max_pool_cases();
+
+void expect_max_pool_as_unfused(const MaxPoolCase& of, const Launcher& launcher,
+                                c10::Device device);
+
+struct LayerNormCase {
+  std::vector<int64_t> sizes = {};
+  c10::ScalarType type = c10::kFloat;    // of the stream
+  c10::ScalarType layers = c10::kFloat;  // of what layers give and read
+};
+
+/// One element, rows shorter than a warp, rows that no vector divides.
+std::vector<LayerNormCase> layer_norm_cases();
+
+void expect_layer_norm_as_unfused(const LayerNormCase& of, const Launcher& launcher,
+                                  c10::Device device);
+
+/// A matrix in this type, its sums in another.
+void expect_column_sum_as_unfused(at::IntArrayRef sizes, c10::ScalarType type,
+                                  c10::ScalarType of_sums, const Launcher& launcher,
+                                  c10::Device device);
+
+/// An image in this type, a bias in another.
+void expect_bias_relu_as_unfused(at::IntArrayRef sizes, c10::ScalarType type,
+                                 c10::ScalarType of_bias, const Launcher& launcher,
+                                 c10::Device device);
+
+}  // namespace tensorpack::cuda

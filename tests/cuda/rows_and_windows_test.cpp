@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cross entropy, layer norm, pooling and sums as the host's compiler understands their kernels.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "tensorpack/cuda/kernels/columns.h"
+#include "tensorpack/cuda/kernels/cross_entropy.h"
+#include "tensorpack/cuda/kernels/layer_norm.h"
+#include "tests/cuda/host_device.h"
+#include "tests/cuda/kernel_cases.h"
+
+namespace tensorpack::cuda {
+namespace {
+
+TEST(CrossEntropyKernelTest, GivesWhatTheUnfusedOperatorsGive) {
+  const HostLauncher launcher;
+  for (const CrossEntropyCase& of : cross_entropy_cases()) {
+    SCOPED_TRACE(c10::str(of.rows, " x ", of.classes, " ", of.type));
+    expect_cross_entropy_as_unfused(of, launcher, at::kCPU);
+  }
+}
+
+TEST(CrossEntropyKernelTest, RowsThatAreNoNumbersAndTargetsThatAreNoClassesShow) {
+  const HostLauncher launcher;
+  const at::Tensor logits = at::randn({3, 10});
+  logits[1][4] = std::numeric_limits<float>::quiet_NaN();
+  CrossEntropyArguments a{
+      .logits = logits, .target = at::zeros({3}, at::kLong), .loss_grad = at::ones({})};
+  const auto [loss, count, grad] = cross_entropy(a, launcher);
+  EXPECT_TRUE(loss.isnan().item<bool>());
+  EXPECT_TRUE(grad[1].isnan().all().item<bool>());
+  EXPECT_TRUE(grad[0].isfinite().all().item<bool>());
+  a.logits = at::randn({3, 10});
+  a.target[2] = 10;
+  EXPECT_TRUE(std::get<0>(cross_entropy(a, launcher)).isnan().item<bool>());
+}
+
+TEST(CrossEntropyKernelTest, InfinityIsHandledAsByTheUnfusedOperators) {
+  const HostLauncher launcher;
+  const at::Tensor logits = at::randn({2, 10});
+  logits[0][3] = -std::numeric_limits<float>::infinity();
+  const CrossEntropyArguments a{
+      .logits = logits, .target = at::zeros({2}, at::kLong), .loss_grad = at::ones({})};
+  const auto results = cross_entropy(a, launcher);
+  const auto expected = cross_entropy_unfused(a);
+  EXPECT_TRUE(at::allclose(std::get<0>(results), std::get<0>(expected)));
+  EXPECT_TRUE(at::allclose(std::get<2>(results), std::get<2>(expected)));
+}
+
+TEST(BiasReluKernelTest, GivesWhatTheUnfusedOperatorsGive) {
+  const HostLauncher launcher;
+  expect_bias_relu_as_unfused({2, 24, 5, 7}, at::kBFloat16, at::kBFloat16, launcher, at::kCPU);
+  expect_bias_relu_as_unfused({1, 3, 1, 1}, at::kFloat, at::kFloat, launcher, at::kCPU);
+}
+
+TEST(ColumnSumKernelTest, GivesWhatTheUnfusedOperatorsGive) {
+  const HostLauncher launcher;
+  expect_column_sum_as_unfused({300, 24}, at::kBFloat16, at::kBFloat16, launcher, at::kCPU);
+  expect_column_sum_as_unfused({1, 1}, at::kFloat, at::kFloat, launcher, at::kCPU);
+  expect_column_sum_as_unfused({77, 131}, at::kHalf, at::kFloat, launcher, at::kCPU);
+}
+
+TEST(LayerNormKernelTest, GivesWhatTheUnfusedOperatorsGive) {
+  const HostLauncher launcher;
+  for (const LayerNormCase& of : layer_norm_cases()) {
+    SCOPED_TRACE(c10::str(at::IntArrayRef(of.sizes), " ", of.type, " ", of.layers));
+    expect_layer_norm_as_unfused(of, launcher, at::kCPU);
+  }
+}
+
+TEST(LayerNormKernelTest, RowsThatAreNoNumbersShow) {
+  const HostLauncher launcher;
+  const at::Tensor x = at::randn({3, 20});
+  x[1][19] = std::numeric_limits<float>::infinity();
+  const auto results = layer_norm({.input = x, .size = {3, 20}}, launcher);
+  EXPECT_TRUE(std::get<0>(results)[1].isnan().any().item<bool>());
+  EXPECT_TRUE(std::get<0>(results)[2].isfinite().all().item<bool>());
+}
+
+TEST(MaxPoolKernelTest, GivesWhatTheUnfusedOperatorsGive) {
+  const HostLauncher launcher;
+  for (const MaxPoolCase& of : max_pool_cases()) {
+    SCOPED_TRACE(c10::str(at::IntArrayRef(of.sizes), " ", of.type));
+    expect_max_pool_as_unfused(of, launcher, at::kCPU);
+  }
+}
+
+TEST(MaxPoolKernelTest, NotANumberIsTheLargest) {
+  const HostLauncher launcher;
+  const at::Tensor x = at::zeros({1, 1, 4, 4}).contiguous(at::MemoryFormat::ChannelsLast);
+  x[0][0][1][0] = std::numeric_limits<float>::quiet_NaN();
+  x[0][0][2][2] = -std::numeric_limits<float>::infinity();
+  const auto [y, places] = max_pool(x, {{2, 2}, {2, 2}, {0, 0}}, launcher);
+  EXPECT_TRUE(y[0][0][0][0].isnan().item<bool>());
+  EXPECT_EQ(places[0][0][0][0].item<int>(), 2);
+  EXPECT_EQ(places[0][0][1][1].item<int>(), 1);
+}
+
+}  // namespace
+}  // namespace tensorpack::cuda
