@@ -5,7 +5,7 @@ SETUP ?= tools/setup
 JOBS ?= $(shell nproc)
 BUILD := build/$(PRESET)
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test bench bench-gpu format lint docs clean
+.PHONY: help setup build run test soak bench bench-gpu format lint docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,11 +20,15 @@ $(BUILD)/build.ninja: CMakePresets.json | setup
 build: setup $(BUILD)/build.ninja ## Configure and build
 	@cmake --build --preset $(PRESET) -j $(JOBS)
 
-run: build ## Train the example on Fashion-MNIST: make run ARGS="--epochs 1"
+run: setup $(BUILD)/build.ninja ## Train the example on Fashion-MNIST: make run ARGS="--epochs 1"
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target fashion_mnist
 	@$(BUILD)/examples/fashion_mnist $(ARGS)
 
 test: build ## Run the tests: make test LABEL=unit
 	@ctest --preset $(PRESET) $(if $(LABEL),-L '$(LABEL)')
+
+soak: build ## Kill and resume a training: make soak ARGS="--kills 200 --example"
+	@$(BUILD)/tests/train/soak $(ARGS)
 
 bench: SETUP += --bench
 bench: build ## Run the benchmarks: make bench ARGS="--filter engine/"

@@ -13,6 +13,7 @@
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/callbacks/progress_bar.h"
 #include "tensorpack/callbacks/run_op.h"
+#include "tensorpack/callbacks/stop_at_nan.h"
 #include "tensorpack/callbacks/trigger.h"
 #include "tensorpack/checkpoint/checkpoint.h"
 #include "tensorpack/dataflow/batch.h"
@@ -29,11 +30,13 @@
 #include "tensorpack/dataflow/take.h"
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/dump.h"
+#include "tensorpack/graph/exchange.h"
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/input_source/staging_input.h"
+#include "tensorpack/models/adopt.h"
 #include "tensorpack/models/arg_scope.h"
 #include "tensorpack/models/attention.h"
 #include "tensorpack/models/batch_norm.h"
@@ -69,6 +72,7 @@
 #include "tensorpack/session/hooked_session.h"
 #include "tensorpack/session/session.h"
 #include "tensorpack/session/session_init.h"
+#include "tensorpack/tower/define_tower.h"
 #include "tensorpack/tower/precision.h"
 #include "tensorpack/tower/summary.h"
 #include "tensorpack/tower/tower_context.h"
@@ -81,6 +85,8 @@
 #include "tensorpack/train/train_config.h"
 #include "tensorpack/train/trainer.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/seed.h"
+#include "tensorpack/utils/signals.h"
 
 namespace tensorpack {
 using torch::Tensor;

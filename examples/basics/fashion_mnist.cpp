@@ -18,6 +18,8 @@ struct Flags {
   bool bf16 = false;
   std::string logdir = "train_log/fashion_mnist";
   std::string data;
+  uint64_t seed = 1;
+  bool resume = false;
 };
 
 ModelDesc fashion_model(double lr) {
@@ -44,7 +46,9 @@ ModelDesc fashion_model(double lr) {
 }
 
 void train(const Flags& flags) {
-  const auto logdir = set_logger_dir(flags.logdir, LogDirAction::kBackup);
+  const auto logdir =
+      set_logger_dir(flags.logdir, flags.resume ? LogDirAction::kKeep : LogDirAction::kBackup);
+  set_global_seed(flags.seed);  // else a resumed training would go on with other data
   TrainConfig config{
       .model = fashion_model(flags.lr),
       .data = QueueInput(FashionMnist("train", {.dir = flags.data}) | batch(flags.batch)),
@@ -58,6 +62,7 @@ void train(const Flags& flags) {
       .session = {.precision = flags.bf16 ? Precision::kBFloat16 : Precision::kFloat32},
       .max_epoch = flags.epochs,
   };
+  if (flags.resume) config = AutoResumeTrainConfig(std::move(config));
   launch_train_with_config(std::move(config),
                            SimpleTrainer({.device = torch::Device(flags.device)}));
   fmt::print(
@@ -81,10 +86,19 @@ int main(int argc, char** argv) {
   app.add_option("--logdir", flags.logdir, "Where checkpoints, numbers and the log go");
   app.add_option("--data", flags.data,
                  "Directory of the data set; by default that of Debian's dataset-fashion-mnist");
+  app.add_option("--seed", flags.seed, "Of the order of the data");
+  app.add_flag("--resume", flags.resume, "Go on from the last checkpoint in the log directory");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  return run_main([&] { train(flags); });
+  return run_main([&] {
+    try {
+      train(flags);
+    } catch (const Interrupted&) {
+      fmt::print("To go on from the last checkpoint, add: --resume --logdir {}\n", flags.logdir);
+      throw;
+    }
+  });
 }

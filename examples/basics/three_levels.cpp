@@ -51,8 +51,7 @@ void low() {
       .body =
           [&](const std::vector<Tensor>& batch) {
             TowerContext tower(*graph);
-            const Tensor total = cost(batch[0], batch[1]);
-            minimize(optimizer, total, graph->variables().trainable());
+            minimize(optimizer, cost(batch[0], batch[1]));
             return tower.call().named_tensors();
           },
       .feeder = [&] { return *flow->next(); },
@@ -71,7 +70,7 @@ void none() {
   for (const DataPoint& batch : datapoints(*flow)) {
     TowerContext tower(graph);
     last = cost(batch[0], batch[1]);
-    minimize(optimizer, last, graph.variables().trainable());
+    minimize(optimizer, last);
   }
   fmt::print("cost: {:.5g}\n", last.item<double>());
 }

@@ -27,19 +27,19 @@ class TwoOptimizersTrainer final : public TowerTrainer {
   explicit TwoOptimizersTrainer(Owned<InputSource> input) {
     setup_tower({{"image", {-1, 28, 28}}, {"label", {-1}, torch::kLong}}, std::move(input),
                 classifier);
-    set_train_op(define("train_op", [this] {
+    const auto update = [adam = Adam({.lr = 1e-3, .scope = "features"}),
+                         momentum = SGD({.lr = 0.01, .momentum = 0.9, .scope = "linear"})](
+                            TowerContext& tower) mutable {
       // Both gradients first: an update changes what the other was computed from.
-      const Gradients features = compute_gradients(tensor("cost"), trainable("^features/"));
-      const Gradients linear = compute_gradients(tensor("cost"), trainable("^linear/"));
+      const Tensor cost = tower.tensor("cost");
+      const Gradients features = compute_gradients(cost, tower.trainable("^features/"));
+      const Gradients linear = compute_gradients(cost, tower.trainable("^linear/"));
       torch::NoGradGuard no_grad;
-      adam_.apply_gradients(features);
-      momentum_.apply_gradients(linear);
-    }));
+      adam.apply_gradients(features);
+      momentum.apply_gradients(linear);
+    };
+    set_train_op(define("train_op", update));
   }
-
- private:
-  Adam adam_{{.lr = 1e-3, .scope = "features"}};
-  SGD momentum_{{.lr = 0.01, .momentum = 0.9, .scope = "linear"}};
 };
 
 void train(int64_t epochs, int64_t steps, const std::string& logdir) {

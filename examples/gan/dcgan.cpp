@@ -95,7 +95,7 @@ void train(TowerTrainer& trainer, const Flags& flags, OwnedList<Callback> callba
 
 void run(const Flags& flags) {
   set_logger_dir(flags.logdir, LogDirAction::kBackup);
-  torch::manual_seed(flags.seed);
+  set_global_seed(flags.seed);
   QueueInput input(images_and_noise(flags.batch, flags.seed));
   if (flags.trainer == "joint") {
     gan::GANTrainer trainer(dcgan(false), std::move(input));

@@ -43,21 +43,19 @@ inline void name_wasserstein_losses(const Tensor& real_logits, const Tensor& fak
 /// through the networks.
 class GANTrainer final : public TowerTrainer {
  public:
-  GANTrainer(Model model, Owned<InputSource> input)
-      : g_optimizer_(std::move(model.g_optimizer)), d_optimizer_(std::move(model.d_optimizer)) {
+  GANTrainer(Model model, Owned<InputSource> input) {
     setup_tower(std::move(model.inputs), std::move(input), std::move(model.build_losses));
-    set_train_op(define("train_op", [this] {
+    const std::shared_ptr<Optimizer> g_optimizer = std::move(model.g_optimizer);
+    const std::shared_ptr<Optimizer> d_optimizer = std::move(model.d_optimizer);
+    set_train_op(define("train_op", [g_optimizer, d_optimizer](TowerContext& tower) {
       // Both gradients first: an update changes what the other was computed from.
-      const Gradients g = compute_gradients(tensor("g_loss"), trainable("^gen/"));
-      const Gradients d = compute_gradients(tensor("d_loss"), trainable("^discrim/"));
+      const Gradients g = compute_gradients(tower.tensor("g_loss"), tower.trainable("^gen/"));
+      const Gradients d = compute_gradients(tower.tensor("d_loss"), tower.trainable("^discrim/"));
       torch::NoGradGuard no_grad;
-      g_optimizer_->apply_gradients(g);
-      d_optimizer_->apply_gradients(d);
+      g_optimizer->apply_gradients(g);
+      d_optimizer->apply_gradients(d);
     }));
   }
-
- private:
-  Owned<Optimizer> g_optimizer_, d_optimizer_;
 };
 
 struct Periods {
@@ -69,18 +67,19 @@ struct Periods {
 /// on a batch of its own. In steps where both are due the discriminator comes first.
 class SeparateGANTrainer final : public TowerTrainer {
  public:
-  SeparateGANTrainer(Model model, Owned<InputSource> input, Periods periods)
-      : g_optimizer_(std::move(model.g_optimizer)),
-        d_optimizer_(std::move(model.d_optimizer)),
-        periods_(periods) {
+  SeparateGANTrainer(Model model, Owned<InputSource> input, Periods periods) : periods_(periods) {
     TP_CHECK(std::min(periods.d_period, periods.g_period) == 1, "SeparateGANTrainer",
              "the periods are {} and {}. One of them must be 1, else some steps do nothing.",
              periods.d_period, periods.g_period);
     setup_tower(std::move(model.inputs), std::move(input), std::move(model.build_losses));
-    d_op_ = define("d_op",
-                   [this] { minimize(*d_optimizer_, tensor("d_loss"), trainable("^discrim/")); });
-    g_op_ =
-        define("g_op", [this] { minimize(*g_optimizer_, tensor("g_loss"), trainable("^gen/")); });
+    const std::shared_ptr<Optimizer> g_optimizer = std::move(model.g_optimizer);
+    const std::shared_ptr<Optimizer> d_optimizer = std::move(model.d_optimizer);
+    d_op_ = define("d_op", [d_optimizer](TowerContext& tower) {
+      minimize(*d_optimizer, tower.tensor("d_loss"), "^discrim/");
+    });
+    g_op_ = define("g_op", [g_optimizer](TowerContext& tower) {
+      minimize(*g_optimizer, tower.tensor("g_loss"), "^gen/");
+    });
   }
 
   void run_step() override {
@@ -91,7 +90,6 @@ class SeparateGANTrainer final : public TowerTrainer {
   }
 
  private:
-  Owned<Optimizer> g_optimizer_, d_optimizer_;
   Periods periods_;
   Op d_op_, g_op_;
 };

@@ -44,8 +44,10 @@ class DQNTrainer final : public TowerTrainer {
                  {"next_state", {-1, 4}},
                  {"fell", {-1}}},
                 std::move(input), dqn_cost);
-    set_train_op(define("train_op",
-                        [this] { minimize(optimizer_, tensor("cost"), trainable("^online/")); }));
+    const auto update = [adam = Adam({.lr = 5e-4})](TowerContext& tower) mutable {
+      minimize(adam, tower.tensor("cost"), "^online/");
+    };
+    set_train_op(define("train_op", update));
   }
 
   /// An op that copies the network that learns to the one that judges.
@@ -59,9 +61,6 @@ class DQNTrainer final : public TowerTrainer {
                            return NamedTensors();
                          }});
   }
-
- private:
-  Adam optimizer_{{.lr = 5e-4}};
 };
 
 // Plays with the newest network, mostly at random in the beginning.
@@ -112,7 +111,7 @@ class Player final : public Callback {
 
 void train(int64_t epochs, uint64_t seed, const std::string& logdir) {
   set_logger_dir(logdir, LogDirAction::kBackup);
-  torch::manual_seed(seed);
+  set_global_seed(seed);
   auto memory = std::make_shared<ReplayMemory>(50'000);
   // Not a QueueInput: what is learned must not be older than what was played.
   DQNTrainer trainer(FeedInput(Replay(memory, /*batch=*/64)));

@@ -37,5 +37,13 @@ TEST(DocsTest, CodeOfTutorialsIsACopyOfCompiledCode) {
   EXPECT_GE(blocks, 8);
 }
 
+TEST(DocsTest, TheProgramOnTheFrontPageIsAnExample) {
+  const fs::path root = TENSORPACK_SOURCE_DIR;
+  const std::string page = text_of(root / "README.md");
+  const size_t begin = page.find("```cpp\n") + 7;
+  const std::string code = page.substr(begin, page.find("```", begin) - begin);
+  EXPECT_THAT(text_of(root / "examples/basics/readme.cpp"), testing::HasSubstr(code));
+}
+
 }  // namespace
 }  // namespace tensorpack

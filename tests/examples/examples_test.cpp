@@ -98,5 +98,21 @@ TEST_P(GANTest, SamplesComeNearerToTheData) {
 INSTANTIATE_TEST_SUITE_P(Family, GANTest, testing::Values("joint", "separate", "wgan"),
                          [](const auto& info) { return std::string(info.param); });
 
+TEST_F(ExamplesTest, AModuleOfLibtorchLearnsToClassify) {
+  const std::string output = run("torch_module", {"--epochs", "1", "--steps", "200"});
+  if (skipped_) GTEST_SKIP() << "the examples are not built";
+  const size_t last = output.rfind("validation_accuracy: ");
+  ASSERT_NE(last, std::string::npos) << output;
+  EXPECT_GT(std::stod(output.substr(last + 21)), 0.7);
+}
+
+TEST_F(ExamplesTest, TheProgramOnTheFrontPageStartsToTrain) {
+  const std::string program = TENSORPACK_EXAMPLES "/readme";
+  if (!fs::exists(program)) GTEST_SKIP() << "the examples are not built";
+  ChildProcess child({"/bin/sh", "-c", "cd " + dir_.path().string() + " && exec " + program});
+  EXPECT_TRUE(child.read_until("Start epoch 1 ...")) << child.output();
+  EXPECT_TRUE(fs::exists(dir_.path() / "train_log/readme/log.log"));
+}
+
 }  // namespace
 }  // namespace tensorpack
