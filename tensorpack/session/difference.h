@@ -13,7 +13,8 @@ namespace tensorpack {
 /// Copies of the tensors on a device, even of those that are there.
 std::vector<at::Tensor> copies_on(c10::Device device, const std::vector<at::Tensor>& tensors);
 
-/// Where the function did something else than when it was recorded, and what; "" if it did the same.
+/// Where the function did something else than when it was recorded, and what; "" if it did the
+/// same.
 std::string difference_in_structure(const Trace& before, const Trace& now);
 
 /// Runs the trace node by node and compares with what the nodes of an equal recording gave, on the
