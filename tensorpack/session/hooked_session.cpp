@@ -39,7 +39,12 @@ FetchedValues HookedSession::run(const Op& op, const Fetches& fetches, const Fee
   const FetchedValues values = session_.run(op, all_fetches, all_feeds);
 
   size_t begin = fetches.size();
+  static const FetchedValues none;
   for (size_t i = 0; i < hooks_.size(); ++i) {
+    if (counts[i] == 0) {
+      hooks_[i]->after_run(context, none);
+      continue;
+    }
     hooks_[i]->after_run(context, values.slice(begin, begin + counts[i]));
     begin += counts[i];
   }

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
-#include <barrier>
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -198,7 +198,7 @@ TEST(ParallelTest, TowersDrawDifferentNumbers) {
 }
 
 TEST(ParallelTest, AnExceptionInOneReachesTheCallerWithItsNameAndEndsTheOthers) {
-  int calls = 0;
+  std::atomic<int> calls = 0;
   Training training(2, [&calls](const at::Tensor& x, const at::Tensor& y) {
     TP_CHECK(calls < 4 || get_current_tower_context().index() == 0, "model", "it broke.");
     ++calls;
