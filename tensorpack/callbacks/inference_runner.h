@@ -31,7 +31,7 @@ class InferenceInput {
       InferenceInput(T&& input);  // NOLINT: implicit
 
   /// Has the data copied ahead to a device that is not the CPU.
-  void stage(c10::Device device) { source_ = staged(std::move(source_), device); }
+  void stage(c10::Device device) { source_ = staged(std::move(source_), {device}); }
   /// Starts a pass from the beginning of the data.
   void start();
   /// The next datapoint; nullopt at the end of the pass.

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tensorpack/checkpoint/generator_state.h"
+#include "tensorpack/parallel/rank_state.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
@@ -14,6 +15,7 @@ namespace tensorpack {
 namespace fs = std::filesystem;
 
 void ModelSaver::setup_graph() {
+  if (!trainer().is_chief()) return;
   dir_ = options_.checkpoint_dir.empty() ? get_logger_dir().value_or(fs::path())
                                          : options_.checkpoint_dir;
   TP_CHECK(!dir_.empty(), "ModelSaver",
@@ -29,6 +31,7 @@ void ModelSaver::setup_graph() {
 void ModelSaver::before_train() {
   is_due_ = false;
   failure_.clear();
+  if (!trainer().is_chief()) return;
   try {
     fs::create_directories(dir_);
     remove_stale_temporaries(dir_);
@@ -47,14 +50,22 @@ void ModelSaver::before_train() {
 }
 
 void ModelSaver::after_triggers() {
-  if (is_due_) save();
+  if (is_due_) gather_and_save();
+}
+
+void ModelSaver::gather_and_save() {
+  if (ProcessGroup* processes = trainer().processes()) {
+    generators_ = gather_generators(graph(), *processes);
+  }
+  save();
+  generators_.clear();
 }
 
 Checkpoint ModelSaver::take_checkpoint() const {
   Checkpoint checkpoint{
       .global_step = global_step(),
       .epoch_num = epoch_num(),
-      .extra = save_generators(graph()),
+      .extra = generators_.empty() ? save_generators(graph()) : generators_,
   };
   checkpoint.extra.merge(trainer().callback_states());
   if (in_epoch_) checkpoint.extra.emplace(kStepsDoneInEpoch, std::to_string(local_step() + 1));
@@ -69,6 +80,7 @@ Checkpoint ModelSaver::take_checkpoint() const {
 void ModelSaver::save() {
   is_due_ = false;
   failure_.clear();
+  if (!trainer().is_chief()) return;
   try {
     write();
   } catch (const std::exception& error) {
@@ -95,7 +107,7 @@ void ModelSaver::write() {
 }
 
 void ModelSaver::after_train() {
-  after_triggers();
+  if (is_due_) save();  // other processes may not come here
   TP_CHECK(failure_.empty(), "ModelSaver",
            "{} It was to be the last one: what was trained since the one before is lost.",
            failure_);

@@ -37,9 +37,14 @@ struct ModelSaverOptions {
 /// checkpoint that cannot be written is an error in the log, and training goes on; there is never
 /// half a checkpoint. When that happens to the last one, training ends with an Error. When the disk
 /// is full, older checkpoints are given up for the newest.
+///
+/// Of several processes the chief writes. It has what all of them have, except in a checkpoint made
+/// because of SIGTERM: there, random numbers of the others are missing.
 class ModelSaver final : public Callback {
  public:
-  explicit ModelSaver(ModelSaverOptions options = {}) : options_(std::move(options)) {}
+  explicit ModelSaver(ModelSaverOptions options = {}) : options_(std::move(options)) {
+    set_chief_only(false);  // the others hand in what they have
+  }
 
   void setup_graph() override;
   void before_train() override;
@@ -51,6 +56,7 @@ class ModelSaver final : public Callback {
   void on_terminate() override { save(); }
 
  private:
+  void gather_and_save();
   void save();
   void write();
   Checkpoint take_checkpoint() const;
@@ -59,7 +65,8 @@ class ModelSaver final : public Callback {
   std::filesystem::path dir_;
   bool in_epoch_ = false;
   bool is_due_ = false;
-  std::string failure_;  // why the last checkpoint was not saved
+  std::string failure_;                            // why the last checkpoint was not saved
+  std::map<std::string, std::string> generators_;  // of all processes, when they were gathered
   std::optional<CheckpointDirectory> checkpoints_;
 };
 

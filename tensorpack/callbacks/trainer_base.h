@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "tensorpack/distributed/process_group.h"
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/monitors/monitors.h"
 #include "tensorpack/session/hooked_session.h"
@@ -52,6 +53,8 @@ class TrainerBase {
 
   /// True in the process that writes logs and checkpoints.
   bool is_chief() const { return is_chief_; }
+  /// The processes that train together; null when this one trains alone.
+  ProcessGroup* processes() const { return processes_.get(); }
 
   Graph& graph() { return *graph_; }
   VariableStore& variables() { return graph_->variables(); }
@@ -82,6 +85,7 @@ class TrainerBase {
 
   LoopState loop_;
   bool is_chief_ = true;
+  std::shared_ptr<ProcessGroup> processes_;
   std::shared_ptr<Graph> graph_;  // shared: it may be built before the trainer and outlive it
   std::unique_ptr<Monitors> monitors_;
   std::shared_ptr<SharedSession> session_ = std::make_shared<SharedSession>();

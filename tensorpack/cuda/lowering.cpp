@@ -8,6 +8,7 @@
 #include "tensorpack/cuda/graph_runner.h"
 #include "tensorpack/cuda/passes/passes.h"
 #include "tensorpack/cuda/update_kernels.h"
+#include "tensorpack/graph/passes/passes.h"
 
 namespace tensorpack {
 namespace {
@@ -20,6 +21,7 @@ class CudaLowering final : public Lowering {
                 const std::vector<std::string>& fetches) const override {
     if (!op.device().is_cuda()) return Lowering::optimize(op, trace, fetches);
     cuda::optimize(trace, fetches, fusion_);
+    overlap_exchanges(trace);
   }
 
   std::unique_ptr<ProgramRunner> make_runner(

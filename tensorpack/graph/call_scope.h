@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "tensorpack/graph/exchange.h"
 #include "tensorpack/graph/op.h"
 #include "tensorpack/graph/variable_store.h"
 
@@ -23,6 +24,13 @@ class Graph;
 
 /// Lists that layers and helpers add to during a call.
 enum class Collection { kRegularizationLosses, kMovingSummaries, kSummaries };
+
+/// Whose variables the optimizers of a call update.
+enum class VariableUpdates {
+  kOwn,     ///< those of the tower
+  kShared,  ///< those of all towers
+  kNone,    ///< another tower does it for all
+};
 
 struct CallOptions {
   c10::Device device = c10::kCPU;
@@ -34,6 +42,9 @@ struct CallOptions {
   bool is_prediction = false;
   /// Whether gradients are averaged with other towers or processes (see graph/exchange.h).
   bool exchanges = false;
+  /// How much of them is exchanged at a time.
+  int64_t bucket_bytes = kDefaultBucketBytes;
+  VariableUpdates updates = VariableUpdates::kOwn;
 };
 
 /// While it lives, get_variable(), named() and every layer called on this thread belong to one call

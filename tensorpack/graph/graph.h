@@ -24,6 +24,9 @@ struct GraphOptions {
   std::optional<uint64_t> seed = {};
   /// Of this process: every rank draws random numbers of its own, from the same first values.
   int rank = 0;
+  /// Where variables are kept; on the device of the tower that makes them if empty. Towers
+  /// elsewhere copy them in every run.
+  std::optional<c10::Device> variable_device = {};
   /// Lets layers keep the weights of convolutions in channels_last memory format, which
   /// convolutions and what follows them take over: faster, with the same shapes. Given up for the
   /// whole graph when a model cannot be called that way, as when it uses view() where it would need

@@ -181,6 +181,17 @@ void TraceEditor::commit() {
   look();
 }
 
+void TraceEditor::move(int32_t position, int32_t before) {
+  TP_ASSERT(insertions_.empty());
+  Node node = trace_.nodes[position];
+  node.for_each_result([&](ValueId id) {
+    if (trace_.values[id].producer == position) disown(id);
+  });
+  remove(position);
+  insert(before, std::move(node));
+  commit();
+}
+
 bool TraceEditor::fuse(const std::vector<int32_t>& nodes, Node fused) {
   TP_ASSERT(!nodes.empty() && insertions_.empty());
   const Interval interval = interval_of(nodes);

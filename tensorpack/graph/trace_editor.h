@@ -57,6 +57,9 @@ class TraceEditor {
   /// Puts a node in front of the one at `before`, or at the end; its results are made there.
   void insert(int32_t before, Node node) { insertions_.push_back({before, std::move(node)}); }
   void remove(int32_t position) { is_removed_[position] = 1; }
+  /// Has the node at `position` stand in front of the one at `before`, or at the end, and commits.
+  /// The place must be in its interval.
+  void move(int32_t position, int32_t before);
   /// Changes a node where it stands.
   Node& edit(int32_t position) { return trace_.nodes[position]; }
   /// Forgets which node makes the value; one that is inserted with it among its results will.

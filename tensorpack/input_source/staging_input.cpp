@@ -6,11 +6,13 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <deque>
 
 #include "tensorpack/input_source/detail/producer.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 #include "tensorpack/utils/torch_compat.h"
 
 namespace tensorpack {
@@ -73,18 +75,24 @@ class StagingInput::Impl {
              "ahead {} and steps_in_flight {} must be positive.", options_.ahead,
              options_.steps_in_flight);
     size_ = source_->size();
-    if (options_.device.is_cuda()) copier_ = std::make_shared<Copier>(options_.device);
+    if (options_.devices.empty()) options_.devices = {options_.device};
+    for (const c10::Device& device : options_.devices) {
+      copiers_.push_back(device.is_cuda() ? std::make_shared<Copier>(device) : nullptr);
+    }
   }
 
   void start(int64_t position) {
     stop();
     // Here, so that a wrong position is the caller's error.
     source_->reset_state(position);
-    producer_ = std::make_unique<Producer>(Producer::Work{
-        .thread_name = "StagingInput",
-        .capacity = static_cast<size_t>(options_.ahead),
-        .start = [] {},
-        .make = [source = source_, copier = copier_] { return make(*source, copier.get()); }});
+    producer_ = std::make_unique<Producer>(
+        Producer::Work{.thread_name = "StagingInput",
+                       .capacity = static_cast<size_t>(options_.ahead) * copiers_.size(),
+                       .start = [] {},
+                       .make =
+                           [source = source_, copiers = copiers_, number = position]() mutable {
+                             return make(*source, copier_for(number++, copiers).get());
+                           }});
     position_ = position;
     stopped_ = false;
   }
@@ -103,10 +111,10 @@ class StagingInput::Impl {
     }
     std::optional<Staged> staged = producer_->next();
     if (!staged) return std::nullopt;
-    ++position_;
+    const std::shared_ptr<Copier>& copier = copier_for(position_++, copiers_);
     if (staged->arrival) {
-      copier_->hand_over(*staged);
-      limit_steps_in_flight();
+      copier->hand_over(*staged);
+      limit_steps_in_flight(*copier);
     }
     return std::move(staged->batch);
   }
@@ -118,6 +126,12 @@ class StagingInput::Impl {
  private:
   using Producer = detail::Producer<Staged>;
 
+  using Copiers = std::vector<std::shared_ptr<Copier>>;  // by device; null for the CPU
+
+  static const std::shared_ptr<Copier>& copier_for(int64_t batch, const Copiers& copiers) {
+    return copiers[static_cast<size_t>(batch) % copiers.size()];
+  }
+
   static std::optional<Staged> make(InputSource& source, const Copier* copier) {
     std::optional<DataPoint> batch = source.next();
     if (!batch) return std::nullopt;
@@ -125,18 +139,20 @@ class StagingInput::Impl {
   }
 
   // Without it a loop that waits for nothing would fill the memory with batches still to be used.
-  void limit_steps_in_flight() {
-    in_flight_.push_back(copier_->mark());
-    if (static_cast<int64_t>(in_flight_.size()) <= options_.steps_in_flight) return;
+  void limit_steps_in_flight(const Copier& copier) {
+    in_flight_.push_back(copier.mark());
+    if (in_flight_.size() <= static_cast<size_t>(options_.steps_in_flight) * copiers_.size()) {
+      return;
+    }
     wait_for(in_flight_.front());
     in_flight_.pop_front();
   }
 
-  std::shared_ptr<InputSource> source_;  // shared with the thread, as is the copier
+  std::shared_ptr<InputSource> source_;  // shared with the thread, as are the copiers
   StagingInputOptions options_;
   // Asked once: while the producer runs, the source is its alone.
   std::optional<int64_t> size_;
-  std::shared_ptr<Copier> copier_;
+  Copiers copiers_;
   std::deque<c10::Event> in_flight_;
   int64_t position_ = 0;
   bool stopped_ = false;
@@ -156,10 +172,14 @@ std::optional<int64_t> StagingInput::size() const { return impl_->size(); }
 void StagingInput::stop() { impl_->stop(); }
 const InputSource& StagingInput::origin() const { return impl_->origin(); }
 
-Owned<InputSource> staged(Owned<InputSource> source, c10::Device device) {
-  if (!device.is_cuda() || dynamic_cast<StagingInput*>(source.get()) != nullptr) return source;
-  log::info("Data is copied to {} ahead by a StagingInput.", device.str());
-  return StagingInput(std::move(source), {.device = device});
+Owned<InputSource> staged(Owned<InputSource> source, std::vector<c10::Device> devices) {
+  const bool is_on_cpu = std::none_of(devices.begin(), devices.end(),
+                                      [](const c10::Device& device) { return device.is_cuda(); });
+  if (is_on_cpu || dynamic_cast<StagingInput*>(source.get()) != nullptr) return source;
+  std::vector<std::string> names;
+  for (const c10::Device& device : devices) names.push_back(device.str());
+  log::info("Data is copied to {} ahead by a StagingInput.", join(names, ", "));
+  return StagingInput(std::move(source), {.devices = std::move(devices)});
 }
 
 }  // namespace tensorpack

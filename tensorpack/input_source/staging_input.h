@@ -3,6 +3,8 @@
 
 #include <c10/core/Device.h>
 
+#include <vector>
+
 #include "tensorpack/input_source/input_source.h"
 #include "tensorpack/utils/owned_list.h"
 
@@ -11,7 +13,10 @@ namespace tensorpack {
 struct StagingInputOptions {
   /// Where the batches are wanted.
   c10::Device device = c10::kCPU;
-  /// How many batches are brought there ahead.
+  /// In place of `device`, when several towers take them in turn: batch number n goes to the device
+  /// at place n modulo their number.
+  std::vector<c10::Device> devices = {};
+  /// How many batches are brought there ahead, for each device.
   int64_t ahead = 1;
   /// How many steps the loop may issue before the device has done the first of them.
   int64_t steps_in_flight = 4;
@@ -46,7 +51,8 @@ class StagingInput final : public InputSource {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The same data, copied ahead if the device is not the CPU and the source does not do that itself.
-Owned<InputSource> staged(Owned<InputSource> source, c10::Device device);
+/// The same data, copied ahead for towers that take batches in turn, if their devices are not the
+/// CPU and the source does not do that itself.
+Owned<InputSource> staged(Owned<InputSource> source, std::vector<c10::Device> devices);
 
 }  // namespace tensorpack

@@ -17,7 +17,7 @@ Adagrad::Adagrad(AdagradOptions options) : options_(std::move(options)) {
                                          {"initial_accumulator", options_.initial_accumulator}});
 }
 
-void Adagrad::apply_gradients(const Gradients& gradients) {
+void Adagrad::update(const Gradients& gradients) {
   at::Tensor lr = own_scalar(options_.scope, "learning_rate", options_.lr);
   if (options_.lr_decay != 0) {
     at::Tensor step = own_scalar(options_.scope, "Adagrad/step", 0, at::kDouble);

@@ -24,7 +24,7 @@ struct AdagradOptions {
 class Adagrad final : public Optimizer {
  public:
   explicit Adagrad(AdagradOptions options = {});
-  void apply_gradients(const Gradients& gradients) override;
+  void update(const Gradients& gradients) override;
 
  private:
   AdagradOptions options_;

@@ -19,7 +19,7 @@ Adam::Adam(AdamOptions options, bool decoupled)
   detail::check_share("Adam", {{"beta1", options_.beta1}, {"beta2", options_.beta2}});
 }
 
-void Adam::apply_gradients(const Gradients& gradients) {
+void Adam::update(const Gradients& gradients) {
   const at::Tensor lr = own_scalar(options_.scope, "learning_rate", options_.lr);
   // A double counts and exponentiates exactly enough for any number of steps.
   at::Tensor step = own_scalar(options_.scope, "Adam/step", 0, at::kDouble);

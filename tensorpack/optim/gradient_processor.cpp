@@ -126,7 +126,7 @@ GradProcessingOptimizer::GradProcessingOptimizer(Owned<Optimizer> optimizer,
            "there is no optimizer. Pass one, for example Momentum(0.1).");
 }
 
-void GradProcessingOptimizer::apply_gradients(const Gradients& gradients) {
+void GradProcessingOptimizer::update(const Gradients& gradients) {
   Gradients processed = gradients;
   for (GradientProcessor& processor : processors_) {
     processed = processor.process(std::move(processed));

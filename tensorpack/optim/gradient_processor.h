@@ -98,7 +98,7 @@ class SummaryGradient final : public GradientProcessor {
 class GradProcessingOptimizer final : public Optimizer {
  public:
   GradProcessingOptimizer(Owned<Optimizer> optimizer, OwnedList<GradientProcessor> processors);
-  void apply_gradients(const Gradients& gradients) override;
+  void update(const Gradients& gradients) override;
 
  private:
   Owned<Optimizer> optimizer_;

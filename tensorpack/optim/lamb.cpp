@@ -16,7 +16,7 @@ LAMB::LAMB(LAMBOptions options) : options_(std::move(options)) {
   detail::check_share("LAMB", {{"beta1", options_.beta1}, {"beta2", options_.beta2}});
 }
 
-void LAMB::apply_gradients(const Gradients& gradients) {
+void LAMB::update(const Gradients& gradients) {
   const at::Tensor lr = own_scalar(options_.scope, "learning_rate", options_.lr);
   at::Tensor step = own_scalar(options_.scope, "LAMB/step", 0, at::kDouble);
   step.add_(1);

@@ -25,7 +25,7 @@ struct LAMBOptions {
 class LAMB final : public Optimizer {
  public:
   explicit LAMB(LAMBOptions options = {});
-  void apply_gradients(const Gradients& gradients) override;
+  void update(const Gradients& gradients) override;
 
  private:
   LAMBOptions options_;

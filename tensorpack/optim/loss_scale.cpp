@@ -30,7 +30,7 @@ at::Tensor LossScaleOptimizer::scale_cost(const at::Tensor& cost) {
   return cost * scale();
 }
 
-void LossScaleOptimizer::apply_gradients(const Gradients& gradients) {
+void LossScaleOptimizer::update(const Gradients& gradients) {
   TP_CHECK(std::exchange(has_scaled_, false), "LossScaleOptimizer",
            "the cost was not scaled. Use minimize(), and put no other optimizer around this one.");
   at::Tensor scale = this->scale();

@@ -23,7 +23,7 @@ struct LossScaleOptions {
 class LossScaleOptimizer final : public Optimizer {
  public:
   explicit LossScaleOptimizer(Owned<Optimizer> optimizer, LossScaleOptions options = {});
-  void apply_gradients(const Gradients& gradients) override;
+  void update(const Gradients& gradients) override;
   at::Tensor scale_cost(const at::Tensor& cost) override;
 
  private:

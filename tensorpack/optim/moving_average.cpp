@@ -35,7 +35,7 @@ MovingAverageOptimizer::MovingAverageOptimizer(Owned<Optimizer> optimizer,
            "the decay is {}. It must lie in [0, 1).", options_.decay);
 }
 
-void MovingAverageOptimizer::apply_gradients(const Gradients& gradients) {
+void MovingAverageOptimizer::update(const Gradients& gradients) {
   optimizer_->apply_gradients(gradients);
   Graph& graph = CallScope::current_or_throw("MovingAverageOptimizer").graph();
   at::Tensor step = own_scalar(options_.scope, "MovingAverage/step", 0, at::kDouble);

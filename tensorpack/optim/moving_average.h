@@ -28,7 +28,7 @@ struct MovingAverageOptions {
 class MovingAverageOptimizer final : public Optimizer {
  public:
   explicit MovingAverageOptimizer(Owned<Optimizer> optimizer, MovingAverageOptions options = {});
-  void apply_gradients(const Gradients& gradients) override;
+  void update(const Gradients& gradients) override;
 
  private:
   Owned<Optimizer> optimizer_;

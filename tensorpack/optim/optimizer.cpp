@@ -35,14 +35,52 @@ std::vector<at::Tensor> differentiate(const at::Tensor& cost,
   }
 }
 
-// Over the towers that train together.
-Gradients averaged(Gradients gradients) {
-  const std::vector<at::Tensor> averages = average_over_towers(values_of(gradients));
-  for (size_t i = 0; i < gradients.size(); ++i) gradients[i].value = averages[i];
+// Of this tower.
+Gradients local_gradients(const at::Tensor& cost, const std::vector<Variable*>& variables,
+                          bool keep_history) {
+  TP_CHECK(cost.defined() && cost.numel() == 1, "minimize",
+           "the cost must be a scalar, got a tensor of shape [{}]. Reduce it, for example with "
+           ".mean().",
+           cost.defined() ? fmt::format("{}", fmt::join(cost.sizes(), ", ")) : "undefined");
+  TP_CHECK(!variables.empty(), "minimize",
+           "there is no trainable variable. Create some with a layer or get_variable().");
+  TP_CHECK(cost.requires_grad(), "minimize",
+           "the cost depends on no trainable variable. Do not detach it, and compute it from the "
+           "model's output.");
+  warn_of_foreign_leaves(cost);
+  std::vector<at::Tensor> tensors;
+  for (const Variable* variable : variables) tensors.push_back(variable->tensor);
+  const std::vector<at::Tensor> values = differentiate(cost, tensors, keep_history);
+
+  Gradients gradients;
+  std::vector<std::string> without;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    if (values[i].defined()) {
+      gradients.push_back({variables[i], values[i], /*is_local=*/true});
+    } else {
+      without.push_back(variables[i]->name);
+    }
+  }
+  TP_CHECK(!gradients.empty(), "minimize",
+           "the cost depends on none of the {} given variables: {}. Compute it from them.",
+           variables.size(), join(without, ", "));
+  if (!without.empty()) {
+    log::warning_once("{} trainable variables have no gradient and will not change: {}.",
+                      without.size(), join(without, ", "));
+  }
   return gradients;
 }
 
 }  // namespace
+
+Gradients averaged(Gradients gradients, const at::Tensor& is_due) {
+  const std::vector<at::Tensor> averages = average_over_towers(values_of(gradients), is_due);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    gradients[i].value = averages[i];
+    gradients[i].is_local = false;
+  }
+  return gradients;
+}
 
 std::vector<at::Tensor> variables_of(const Gradients& gradients) {
   std::vector<at::Tensor> variables;
@@ -54,6 +92,11 @@ std::vector<at::Tensor> values_of(const Gradients& gradients) {
   std::vector<at::Tensor> values;
   for (const Gradient& gradient : gradients) values.push_back(gradient.value);
   return values;
+}
+
+void Optimizer::apply_gradients(const Gradients& gradients) {
+  const CallScope* call = CallScope::current();
+  if (call == nullptr || call->options().updates != VariableUpdates::kNone) update(gradients);
 }
 
 at::Tensor Optimizer::get_slot(const Variable& variable, const std::string& slot,
@@ -102,47 +145,20 @@ std::vector<at::Tensor> Optimizer::get_slots(const Gradients& gradients, const s
 
 Gradients compute_gradients(const at::Tensor& cost, const std::vector<Variable*>& variables,
                             bool keep_history) {
-  TP_CHECK(cost.defined() && cost.numel() == 1, "minimize",
-           "the cost must be a scalar, got a tensor of shape [{}]. Reduce it, for example with "
-           ".mean().",
-           cost.defined() ? fmt::format("{}", fmt::join(cost.sizes(), ", ")) : "undefined");
-  TP_CHECK(!variables.empty(), "minimize",
-           "there is no trainable variable. Create some with a layer or get_variable().");
-  TP_CHECK(cost.requires_grad(), "minimize",
-           "the cost depends on no trainable variable. Do not detach it, and compute it from the "
-           "model's output.");
-  warn_of_foreign_leaves(cost);
-  std::vector<at::Tensor> tensors;
-  for (const Variable* variable : variables) tensors.push_back(variable->tensor);
-  const std::vector<at::Tensor> values = differentiate(cost, tensors, keep_history);
-
-  Gradients gradients;
-  std::vector<std::string> without;
-  for (size_t i = 0; i < variables.size(); ++i) {
-    if (values[i].defined()) {
-      gradients.push_back({variables[i], values[i]});
-    } else {
-      without.push_back(variables[i]->name);
-    }
-  }
-  TP_CHECK(!gradients.empty(), "minimize",
-           "the cost depends on none of the {} given variables: {}. Compute it from them.",
-           variables.size(), join(without, ", "));
-  if (!without.empty()) {
-    log::warning_once("{} trainable variables have no gradient and will not change: {}.",
-                      without.size(), join(without, ", "));
-  }
-  return averaged(std::move(gradients));
+  return averaged(local_gradients(cost, variables, keep_history));
 }
 
 void minimize(Optimizer& optimizer, const at::Tensor& cost,
               const std::vector<Variable*>& variables) {
   // A cost that is no scalar is compute_gradients()'s to complain about.
   const bool is_scalar = cost.defined() && cost.numel() == 1;
-  const Gradients gradients =
-      compute_gradients(is_scalar ? optimizer.scale_cost(cost) : cost, variables,
-                        /*keep_history=*/false);
+  Gradients gradients = local_gradients(is_scalar ? optimizer.scale_cost(cost) : cost, variables,
+                                        /*keep_history=*/false);
+  const CallScope& call = CallScope::current_or_throw("minimize");
+  const bool is_on_its_own = call.options().updates == VariableUpdates::kOwn;
   at::NoGradGuard no_grad;
+  if (!(is_on_its_own && optimizer.averages_gradients()))
+    gradients = averaged(std::move(gradients));
   optimizer.apply_gradients(gradients);
 }
 

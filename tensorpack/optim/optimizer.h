@@ -16,8 +16,14 @@ namespace tensorpack {
 struct Gradient {
   Variable* variable = nullptr;
   at::Tensor value = {};
+  /// Of this tower alone: still to be averaged over the towers that train together.
+  bool is_local = false;
 };
 using Gradients = std::vector<Gradient>;
+
+/// The average of gradients over the towers that train together; see average_over_towers() for
+/// `is_due`.
+Gradients averaged(Gradients gradients, const at::Tensor& is_due = {});
 
 std::vector<at::Tensor> variables_of(const Gradients& gradients);
 std::vector<at::Tensor> values_of(const Gradients& gradients);
@@ -29,13 +35,20 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  /// Updates the variables in place. Called inside a tower or CallScope, with gradients disabled.
-  virtual void apply_gradients(const Gradients& gradients) = 0;
+  /// Updates the variables in place, unless another tower does it for this one. Called inside a
+  /// tower or CallScope, with gradients disabled.
+  void apply_gradients(const Gradients& gradients);
 
   /// What minimize() differentiates in place of `cost`; only LossScaleOptimizer changes it.
   virtual at::Tensor scale_cost(const at::Tensor& cost) { return cost; }
 
+  /// Whether update() averages gradients over towers itself, where these are `is_local`.
+  virtual bool averages_gradients() const { return false; }
+
  protected:
+  /// What an optimizer is: updates the variables in place.
+  virtual void update(const Gradients& gradients) = 0;
+
   /// The variable `<variable>/<slot>`: of the variable's shape, made at first use, zeros when
   /// `init` is empty.
   static at::Tensor get_slot(const Variable& variable, const std::string& slot,

@@ -17,7 +17,7 @@ RMSProp::RMSProp(RMSPropOptions options) : options_(std::move(options)) {
   detail::check_share("RMSProp", {{"alpha", options_.alpha}});
 }
 
-void RMSProp::apply_gradients(const Gradients& gradients) {
+void RMSProp::update(const Gradients& gradients) {
   const at::Tensor lr = own_scalar(options_.scope, "learning_rate", options_.lr);
   std::vector<at::Tensor> means, velocities;
   if (options_.centered) means = get_slots(gradients, "RMSProp_mean");

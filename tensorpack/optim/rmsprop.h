@@ -25,7 +25,7 @@ struct RMSPropOptions {
 class RMSProp final : public Optimizer {
  public:
   explicit RMSProp(RMSPropOptions options = {});
-  void apply_gradients(const Gradients& gradients) override;
+  void update(const Gradients& gradients) override;
 
  private:
   RMSPropOptions options_;

@@ -18,7 +18,7 @@ SGD::SGD(SGDOptions options) : options_(std::move(options)) {
            "nesterov needs a momentum above 0. Set .momentum = 0.9.");
 }
 
-void SGD::apply_gradients(const Gradients& gradients) {
+void SGD::update(const Gradients& gradients) {
   const at::Tensor lr = own_scalar(options_.scope, "learning_rate", options_.lr);
   std::vector<at::Tensor> velocities;
   if (options_.momentum != 0) velocities = get_slots(gradients, "Momentum");

@@ -21,7 +21,7 @@ struct SGDOptions {
 class SGD final : public Optimizer {
  public:
   explicit SGD(SGDOptions options = {});
-  void apply_gradients(const Gradients& gradients) override;
+  void update(const Gradients& gradients) override;
 
  private:
   SGDOptions options_;

@@ -24,7 +24,7 @@ AccumGradOptimizer::AccumGradOptimizer(Owned<Optimizer> optimizer, int64_t niter
   TP_CHECK(niter_ > 0, "AccumGradOptimizer", "niter is {}. Pass 1 or more.", niter_);
 }
 
-void AccumGradOptimizer::apply_gradients(const Gradients& gradients) {
+void AccumGradOptimizer::update(const Gradients& gradients) {
   const bool is_first_call = !has_scalar(options_.scope, "AccumGrad/step");
   at::Tensor step = own_scalar(options_.scope, "AccumGrad/step", 0, at::kLong);
   step.add_(1);
@@ -34,8 +34,9 @@ void AccumGradOptimizer::apply_gradients(const Gradients& gradients) {
   for (const Gradient& gradient : gradients) {
     slots.push_back(get_slot(*gradient.variable, "AccumGrad").add_(gradient.value));
     const double factor = options_.average ? 1.0 / static_cast<double>(niter_) : 1.0;
-    sums.push_back({gradient.variable, slots.back() * factor});
+    sums.push_back({gradient.variable, slots.back() * factor, gradient.is_local});
   }
+  if (gradients[0].is_local) sums = averaged(std::move(sums), is_due);
   detail::apply_gradients_if(is_due, *optimizer_, sums, is_first_call);
   for (at::Tensor& slot : slots) slot.masked_fill_(is_due, 0);
 }
@@ -46,7 +47,7 @@ PostProcessOptimizer::PostProcessOptimizer(Owned<Optimizer> optimizer, Function 
   TP_CHECK(static_cast<bool>(function_), "PostProcessOptimizer", "there is no function. Pass one.");
 }
 
-void PostProcessOptimizer::apply_gradients(const Gradients& gradients) {
+void PostProcessOptimizer::update(const Gradients& gradients) {
   optimizer_->apply_gradients(gradients);
   for (const Gradient& gradient : gradients) function_(*gradient.variable);
 }
@@ -62,7 +63,7 @@ VariableAssignmentOptimizer::VariableAssignmentOptimizer(Owned<Optimizer> optimi
         }
       }) {}
 
-void VariableAssignmentOptimizer::apply_gradients(const Gradients& gradients) {
+void VariableAssignmentOptimizer::update(const Gradients& gradients) {
   optimizer_.apply_gradients(gradients);
 }
 

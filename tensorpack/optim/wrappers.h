@@ -21,11 +21,14 @@ struct AccumGradOptions {
 
 /// Sums the gradients of `niter` steps and applies them at every niter-th; between, nothing the
 /// optimizer keeps changes. The slot is `<variable>/AccumGrad`. The update is computed every time
-/// and kept when it is due, so that one recorded program serves every step.
+/// and kept when it is due, so that one recorded program serves every step. With several towers or
+/// processes, minimize() has each sum its own gradients: they exchange the sums, when these are
+/// due.
 class AccumGradOptimizer final : public Optimizer {
  public:
   AccumGradOptimizer(Owned<Optimizer> optimizer, int64_t niter, AccumGradOptions options = {});
-  void apply_gradients(const Gradients& gradients) override;
+  bool averages_gradients() const override { return true; }
+  void update(const Gradients& gradients) override;
 
  private:
   Owned<Optimizer> optimizer_;
@@ -38,7 +41,7 @@ class PostProcessOptimizer final : public Optimizer {
  public:
   using Function = std::function<void(Variable& variable)>;
   PostProcessOptimizer(Owned<Optimizer> optimizer, Function function);
-  void apply_gradients(const Gradients& gradients) override;
+  void update(const Gradients& gradients) override;
 
  private:
   Owned<Optimizer> optimizer_;
@@ -51,7 +54,7 @@ class VariableAssignmentOptimizer final : public Optimizer {
  public:
   using Function = std::function<std::optional<at::Tensor>(const Variable& variable)>;
   VariableAssignmentOptimizer(Owned<Optimizer> optimizer, Function function);
-  void apply_gradients(const Gradients& gradients) override;
+  void update(const Gradients& gradients) override;
 
  private:
   PostProcessOptimizer optimizer_;

@@ -29,6 +29,7 @@ class ReplayRunner final : public ProgramRunner {
 
 void Lowering::optimize(const Op&, Trace& trace, const std::vector<std::string>& fetches) const {
   tensorpack::optimize(trace, fetches);
+  overlap_exchanges(trace);
 }
 
 std::unique_ptr<ProgramRunner> Lowering::make_runner(

@@ -51,10 +51,27 @@ void with_advice_on_memory(const Op& op, const Action& action) {
 }
 
 // Ops that run at once share the cores, unless the user has said how many threads each takes.
-void share_cores(size_t ops) {
-  if (env("OMP_NUM_THREADS")) return;
-  set_op_threads(std::max(1, at::get_num_threads() / static_cast<int>(ops)));
+int threads_of_each(size_t ops) {
+  const int threads = at::get_num_threads();
+  return env("OMP_NUM_THREADS") ? threads : std::max(1, threads / static_cast<int>(ops));
 }
+
+// While it lives, this thread does the part of one member of the group, if there is one.
+class [[nodiscard]] MemberScope {
+ public:
+  MemberScope(ExchangeGroup* group, size_t index)
+      : group_(group), index_(index), bound_(group == nullptr ? nullptr : &group->member(index)) {}
+  ~MemberScope() {
+    if (group_ != nullptr) group_->finish(index_);
+  }
+  MemberScope(const MemberScope&) = delete;
+  MemberScope& operator=(const MemberScope&) = delete;
+
+ private:
+  ExchangeGroup* group_;
+  size_t index_;
+  ExchangeScope bound_;
+};
 
 // An exception in one of several ops that run at once says which.
 [[noreturn]] void rethrow_from(const Op& op, const std::exception_ptr& failure) {
@@ -158,7 +175,7 @@ void Session::run_member(const Op& op, Run& run) {
 void Session::run_program(const Op& op, Run& run) {
   Part part = make_part(op, run);
   prepare(part);
-  execute(part, nullptr);
+  execute(part, nullptr, 0);
   part.hand_over(run);
 }
 
@@ -170,11 +187,12 @@ void Session::run_parallel(const Op& op, Run& run) {
   for (Part& part : parts) prepare(part);
   ExchangeGroup* group = op.state().exchange.get();
   if (group != nullptr) group->start();
-  const auto failure = team_of(op).run(
-      [&](size_t i) { execute(parts[i], group == nullptr ? nullptr : &group->member(i)); },
-      [&] {
-        if (group != nullptr) group->abort();
-      });
+  WorkerTeam& team = team_of(op);
+  const OpThreadsScope threads(threads_of_each(parts.size()));
+  const auto failure = team.run([&](size_t i) { execute(parts[i], group, i); },
+                                [&] {
+                                  if (group != nullptr) group->abort();
+                                });
   if (failure) rethrow_from(parts[failure->worker].op, failure->exception);
   for (Part& part : parts) part.hand_over(run);
 }
@@ -182,7 +200,10 @@ void Session::run_parallel(const Op& op, Run& run) {
 WorkerTeam& Session::team_of(const Op& op) {
   std::unique_ptr<WorkerTeam>& team = teams_[&op.state()];
   const size_t size = op.state().members.size();
-  if (!team) team = std::make_unique<WorkerTeam>("tower", size, [size] { share_cores(size); });
+  if (!team) {
+    const int threads = threads_of_each(size);
+    team = std::make_unique<WorkerTeam>("tower", size, [threads] { set_op_threads(threads); });
+  }
   return *team;
 }
 
@@ -211,10 +232,9 @@ void Session::prepare(Part& part) {
 }
 
 // With a frame of its own: functions that are called eagerly see nothing of their surroundings.
-void Session::execute(Part& part, Exchange* exchange) {
+void Session::execute(Part& part, ExchangeGroup* group, size_t index) {
   const FreshFrame frame;
-  std::optional<ExchangeScope> bound;
-  if (exchange != nullptr) bound.emplace(exchange);
+  const MemberScope member(group, index);
   with_advice_on_memory(part.op, [&] { part.results = part.prepared->run(part.inputs); });
 }
 

@@ -80,7 +80,7 @@ class Session {
   void run_parallel(const Op& op, Run& run);
   Part make_part(const Op& op, Run& run);
   void prepare(Part& part);
-  void execute(Part& part, class Exchange* exchange);
+  void execute(Part& part, ExchangeGroup* group, size_t index);
   class WorkerTeam& team_of(const Op& op);
 
   Graph& graph_;

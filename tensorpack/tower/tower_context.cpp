@@ -21,7 +21,9 @@ TowerContext::TowerContext(Graph& graph, TowerOptions options)
                     .may_create_trainable = !options_.shares_variables,
                     .variable_prefix = options_.variable_prefix,
                     .is_prediction = !options_.is_training,
-                    .exchanges = options_.exchanges}) {
+                    .exchanges = options_.exchanges,
+                    .bucket_bytes = options_.bucket_bytes,
+                    .updates = options_.updates}) {
   TP_CHECK(options_.index >= 0 && options_.index < options_.total, "TowerContext",
            "tower index {} is not below the number of towers, {}. Pass .index in [0, .total).",
            options_.index, options_.total);

@@ -23,6 +23,9 @@ struct TowerOptions {
   bool shares_variables = false;
   /// Whether gradients are averaged with other towers or processes (see graph/exchange.h).
   bool exchanges = false;
+  /// How much of them is exchanged at a time.
+  int64_t bucket_bytes = kDefaultBucketBytes;
+  VariableUpdates updates = VariableUpdates::kOwn;
 };
 
 /// Opened around every call of a tower function, on the calling thread; ended by its destructor.

@@ -27,9 +27,11 @@ std::optional<int64_t> steps_done_in_epoch(const FoundCheckpoint& newest) {
 void check_generators(const Graph& graph, const Checkpoint& checkpoint, bool strict) {
   std::vector<std::string> missing;
   for (const auto& [name, state] : save_generators(graph)) {
-    // Who adds a prediction to a resumed training changes nothing of it.
-    const bool is_prediction = name.find("/prediction/") != std::string::npos;
-    if (!is_prediction && !checkpoint.extra.contains(name)) missing.push_back(name);
+    // Who adds a prediction to a resumed training changes nothing of it, and who adds a tower knows
+    // that it draws numbers of its own.
+    const bool is_added =
+        name.find("/prediction/") != std::string::npos || name.starts_with("generator/tower");
+    if (!is_added && !checkpoint.extra.contains(name)) missing.push_back(name);
   }
   if (missing.empty()) return;
   TP_CHECK(!strict, "restore",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/train/tower_trainer.h"
 
+#include "tensorpack/parallel/variable_sync.h"
 #include "tensorpack/utils/device.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
@@ -10,6 +11,8 @@ namespace tensorpack {
 namespace {
 
 // Starts the source before training, where an earlier run left it, and ends its threads after it.
+// What is saved is how many batches all processes took: a resumed training may have fewer or more
+// of them.
 class InputSourceCallback final : public Callback {
  public:
   explicit InputSourceCallback(InputSource& source) : source_(&source) { set_chief_only(false); }
@@ -18,10 +21,10 @@ class InputSourceCallback final : public Callback {
       log::info("No position of the data was saved: it goes on at batch {}, the global_step.",
                 global_step());
     }
-    source_->reset_state(position_.value_or(global_step()));
+    source_->reset_state(position_ ? *position_ / ranks() : global_step());
   }
   void after_train() override { source_->stop(); }
-  std::string save_state() const override { return std::to_string(source_->position()); }
+  std::string save_state() const override { return std::to_string(source_->position() * ranks()); }
   void load_state(const std::string& state) override {
     position_ = parse_integer(state);
     TP_CHECK(position_ && *position_ >= 0, "InputSource",
@@ -29,8 +32,38 @@ class InputSourceCallback final : public Callback {
   }
 
  private:
+  int64_t ranks() const {
+    return trainer().processes() == nullptr ? 1 : trainer().processes()->size();
+  }
+
   InputSource* source_;
   std::optional<int64_t> position_;
+};
+
+// Makes the variables of all towers and processes equal to those of the first: after they were
+// restored, and at the end of epochs, before other callbacks look at them.
+class SyncVariables final : public Callback {
+ public:
+  explicit SyncVariables(bool every_epoch) : every_epoch_(every_epoch) { set_chief_only(false); }
+  void setup_graph() override { count_ = graph().variables().size(); }
+  void before_train() override {
+    const size_t copies = sync();
+    if (copies > 0) log::info("{} variables were copied to the replicas of towers.", copies);
+  }
+  void trigger_epoch() override {
+    if (every_epoch_) sync();
+  }
+
+ private:
+  size_t sync() {
+    if (ProcessGroup* processes = trainer().processes()) {
+      broadcast_variables(graph(), count_, *processes);
+    }
+    return copy_to_replicas(graph());
+  }
+
+  bool every_epoch_;
+  size_t count_ = 0;  // the model's variables, in all processes
 };
 
 InputFeeder batches_of(std::shared_ptr<InputSource> source) {
@@ -38,6 +71,15 @@ InputFeeder batches_of(std::shared_ptr<InputSource> source) {
 }
 
 }  // namespace
+
+TowerTrainer::TowerTrainer(std::shared_ptr<Graph> graph, DataParallel parallel)
+    : Trainer(std::move(graph)), parallel_(std::move(parallel)) {
+  check(parallel_);
+  set_processes(parallel_.processes);
+}
+
+TowerTrainer::TowerTrainer(GraphOptions options, DataParallel parallel)
+    : TowerTrainer(std::make_shared<Graph>(with_devices(options, parallel)), parallel) {}
 
 void TowerTrainer::setup_tower(std::vector<TensorSpec> inputs, Owned<InputSource> input,
                                TowerFunc tower) {
@@ -51,19 +93,31 @@ void TowerTrainer::setup_tower(std::vector<TensorSpec> inputs, Owned<InputSource
   inputs_ = std::move(inputs);
   input_ = std::move(input);
   register_callback(InputSourceCallback(*input_));
+  if (parallel_.is_parallel()) register_callback(SyncVariables(parallel_.sync_every_epoch));
 }
 
 Op TowerTrainer::define(const std::string& name, TowerBody body) {
   TP_CHECK(static_cast<bool>(tower_func_), "define",
            "op '{}' is defined before the tower. Call setup_tower() first.", name);
-  const TowerHandle tower = define_tower(graph(), {},
-                                         {.op_name = name,
-                                          .inputs = inputs_,
-                                          .function = tower_func_,
-                                          .body = std::move(body),
-                                          .feeder = batches_of(input_)});
-  if (towers_.empty()) towers_.add(tower);
-  return tower.op();
+  std::vector<Op> ops;
+  for (int i = 0; i < static_cast<int>(parallel_.devices.size()); ++i) {
+    const TowerHandle tower = define_tower_op(name, body, i);
+    if (!towers_.contains(tower.name())) towers_.add(tower);
+    ops.push_back(tower.op());
+  }
+  if (!parallel_.is_parallel()) return ops[0];
+  return Op::parallel(name, std::move(ops), make_exchange(parallel_));
+}
+
+TowerHandle TowerTrainer::define_tower_op(const std::string& name, const TowerBody& body,
+                                          int index) {
+  const TowerOptions options = tower_options(parallel_, index);
+  return define_tower(graph(), options,
+                      {.op_name = options.name.empty() ? name : name + "/" + options.name,
+                       .inputs = inputs_,
+                       .function = tower_func_,
+                       .body = body,
+                       .feeder = batches_of(input_)});
 }
 
 TowerHandle TowerTrainer::build_prediction_tower(PredictionTowerOptions options) {

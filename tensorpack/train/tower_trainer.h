@@ -9,6 +9,7 @@
 
 #include "tensorpack/input_source/input_source.h"
 #include "tensorpack/optim/optimizer.h"
+#include "tensorpack/parallel/data_parallel.h"
 #include "tensorpack/predict/online_predictor.h"
 #include "tensorpack/tower/define_tower.h"
 #include "tensorpack/tower/tower_context.h"
@@ -24,10 +25,17 @@ namespace tensorpack {
 ///   d_op_ = define("d_op", [opt](TowerContext& tower) {
 ///     minimize(*opt, tower.tensor("d_loss"), "^discrim/");
 ///   });
+///
+/// With DataParallel in the constructor, each op has as many towers, and gradients are exchanged
+/// between them: nothing else changes.
 class TowerTrainer : public Trainer {
  public:
-  using Trainer::Trainer;
+  /// The graph may have been built before.
+  explicit TowerTrainer(std::shared_ptr<Graph> graph, DataParallel parallel = {});
+  /// On a graph of its own: SimpleTrainer trainer({.device = torch::kCUDA}).
+  explicit TowerTrainer(GraphOptions options = {}, DataParallel parallel = {});
 
+  const DataParallel& parallel() const { return parallel_; }
   const TowerFunc& tower_func() const { return tower_func_; }
   const std::vector<TensorSpec>& input_signature() const { return inputs_; }
   /// Every tower built so far.
@@ -49,13 +57,16 @@ class TowerTrainer : public Trainer {
   void setup_tower(std::vector<TensorSpec> inputs, Owned<InputSource> input, TowerFunc tower);
 
   /// An op that runs the training tower on a batch of its own and then `body`, which is given the
-  /// tower. Only what the op updates or fetches is computed. The graph may outlive the trainer, so
-  /// `body` must own what it uses.
+  /// tower; of several towers, each does. Only what the op updates or fetches is computed. The
+  /// graph may outlive the trainer, so `body` must own what it uses.
   Op define(const std::string& name, TowerBody body);
 
   InputSource& input() { return *input_; }
 
  private:
+  TowerHandle define_tower_op(const std::string& name, const TowerBody& body, int index);
+
+  DataParallel parallel_;
   TowerFunc tower_func_;
   std::vector<TensorSpec> inputs_;
   std::shared_ptr<InputSource> input_;  // shared with the ops

@@ -19,10 +19,15 @@ Owned<InputSource> source_of(TrainConfig& config) {
   return QueueInput(std::move(config.dataflow));
 }
 
+std::vector<c10::Device> devices_of(SingleCostTrainer& trainer) {
+  const std::vector<c10::Device>& towers = trainer.parallel().devices.list();
+  return towers.empty() ? std::vector{trainer.graph().options().device} : towers;
+}
+
 }  // namespace
 
 void launch_train_with_config(TrainConfig config, SingleCostTrainer& trainer) {
-  Owned<InputSource> input = staged(source_of(config), trainer.graph().options().device);
+  Owned<InputSource> input = staged(source_of(config), devices_of(trainer));
   if (!config.steps_per_epoch) config.steps_per_epoch = input->size();
   TP_CHECK(config.steps_per_epoch.has_value(), "TrainConfig",
            "steps_per_epoch is not set and the data does not know its size. Set "

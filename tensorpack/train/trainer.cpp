@@ -10,6 +10,10 @@
 #include "tensorpack/callbacks/stop_at_nan.h"
 #include "tensorpack/monitors/json_writer.h"
 #include "tensorpack/monitors/scalar_printer.h"
+#include "tensorpack/parallel/agreement.h"
+#include "tensorpack/parallel/graph_lines.h"
+#include "tensorpack/parallel/rank_state.h"
+#include "tensorpack/parallel/variable_sync.h"
 #include "tensorpack/train/variable_table.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
@@ -32,6 +36,18 @@ void check_loop(const TrainOptions& options) {
            *options.steps_per_epoch, options.max_epoch, options.starting_step);
 }
 
+// What the other processes are told.
+std::string describe_end(const std::exception_ptr& failure) {
+  if (!failure) return "its training has ended";
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    return describe(error);
+  } catch (...) {
+    return "it failed";
+  }
+}
+
 }  // namespace
 
 OwnedList<Callback> default_callbacks() {
@@ -48,6 +64,16 @@ Trainer::Trainer(std::shared_ptr<Graph> graph) {
 
 Trainer::~Trainer() = default;
 
+void Trainer::set_processes(std::shared_ptr<ProcessGroup> processes) {
+  TP_CHECK(called_.empty(), "Trainer",
+           "it is too late to have other processes take part: callbacks were set up.");
+  if (processes == nullptr || processes->size() == 1) return;
+  processes_ = std::move(processes);
+  is_chief_ = processes_->is_chief();
+  log::info("This is rank {} of {} processes, started by {}.", processes_->rank(),
+            processes_->size(), processes_->environment().launcher);
+}
+
 void Trainer::run_step() {
   TP_CHECK(static_cast<bool>(train_op_), "run_step",
            "the trainer does not know what a step is. Call set_train_op(), or override "
@@ -62,7 +88,7 @@ bool Trainer::register_callback(Owned<Callback> callback) {
            "list of callbacks.",
            callback->name());
   if (!is_chief_ && callback->chief_only()) {
-    log::warning("{} runs in the chief process alone; skipped here.", callback->name());
+    log::info("{} runs in the chief process alone; skipped here.", callback->name());
     return false;
   }
   callbacks_.all().add(std::unique_ptr<Callback>(std::move(callback)));
@@ -106,6 +132,9 @@ void Trainer::setup_callbacks(OwnedList<Callback> callbacks, OwnedList<MonitorBa
   }
   register_callback(RunMonitors());
   call_once("setup_callbacks");
+  model_variables_ = graph_->variables().size();
+  // What the others would write, the chief writes.
+  if (!is_chief_) monitors = OwnedList<MonitorBase>();
   monitors_ = std::make_unique<Monitors>(std::move(monitors), loop_);
   callbacks_.setup_graph(*this);
 }
@@ -115,13 +144,53 @@ void Trainer::initialize(SessionOptions options, Owned<SessionInit> init) {
   call_once("initialize");
   open_session(options);
   initialize_hooks();
-  if (init && is_chief_) {
-    init->init(*graph_);
-    if (const auto states = init->callback_states()) callbacks_.load_states(*states);
-  } else if (init) {
-    log::warning("Variables are restored in the chief process alone; not here.");
-  }
+  if (processes_) check_same_graph();
+  restore(init.get());
   graph_->finalize();
+}
+
+void Trainer::restore(SessionInit* init) {
+  std::optional<CallbackStates> states;
+  if (init != nullptr && is_chief_) {
+    init->init(*graph_);
+    states = init->callback_states();
+  }
+  if (processes_) {
+    broadcast_variables(*graph_, model_variables_, *processes_);
+    states = share_of_chief(states.value_or(CallbackStates()), *processes_);
+    if (states->empty()) states.reset();
+    if (states && !is_chief_) {
+      restore_generators_of_rank(*graph_, *states, processes_->rank());
+    }
+  }
+  if (states) callbacks_.load_states(*states);
+}
+
+void Trainer::check_same_graph() {
+  const std::string advice =
+      "Every process must build the same model: do not let it depend on the rank.";
+  check_agreement(*processes_, "variables", describe_variables(*graph_, model_variables_), advice);
+  std::vector<std::string> lines;
+  for (const Op& op : graph_->ops()) {
+    const bool is_trained = op.state().feeder != nullptr;
+    if (!is_trained) continue;
+    for (std::string& line : describe_nodes(op, sess().trace(op))) lines.push_back(std::move(line));
+  }
+  check_agreement(*processes_, "operators", lines, advice);
+}
+
+// The chief may have found a checkpoint to go on from, which the others need not see.
+void Trainer::agree_on_loop() {
+  check_agreement(*processes_, "settings",
+                  {fmt::format("steps_per_epoch = {}", loop_.steps_per_epoch),
+                   fmt::format("max_epoch = {}", loop_.max_epoch)},
+                  "Set .steps_per_epoch and .max_epoch to the same values in all processes; where "
+                  "they follow from the amount of data, give all processes the same amount.");
+  const RankStates start = share_of_chief({{"epoch", std::to_string(loop_.starting_epoch)},
+                                           {"step", std::to_string(loop_.starting_step)}},
+                                          *processes_);
+  loop_.starting_epoch = *parse_integer(start.at("epoch"));
+  loop_.starting_step = *parse_integer(start.at("step"));
 }
 
 void Trainer::initialize_hooks() {
@@ -135,8 +204,10 @@ void Trainer::main_loop(const TrainOptions& options) {
   check_loop(options);
   loop_.steps_per_epoch = *options.steps_per_epoch;
   loop_.starting_epoch = options.starting_epoch;
+  loop_.starting_step = options.starting_step;
   loop_.max_epoch = options.max_epoch;
-  loop_.epoch_num = options.starting_epoch - 1;
+  if (processes_) agree_on_loop();
+  loop_.epoch_num = loop_.starting_epoch - 1;
   loop_.local_step = -1;
   const auto stored_step = [&] { return graph_->global_step().tensor.item<int64_t>(); };
   loop_.global_step = stored_step();
@@ -146,7 +217,7 @@ void Trainer::main_loop(const TrainOptions& options) {
   try {
     callbacks_.before_train();
     loop_.global_step = stored_step();  // callbacks may have changed it
-    run_epochs(signals, options.starting_step);
+    run_epochs(signals);
   } catch (const StopTraining& stop) {
     log::info("Training was stopped: {}", stop.what());
   } catch (const Interrupted& interrupted) {
@@ -160,15 +231,16 @@ void Trainer::main_loop(const TrainOptions& options) {
     failure = std::current_exception();
   }
   const std::exception_ptr late_failure = callbacks_.after_train();
+  if (processes_) processes_->leave(describe_end(failure ? failure : late_failure));
   if (failure) std::rethrow_exception(failure);
   if (late_failure) std::rethrow_exception(late_failure);
 }
 
-void Trainer::run_epochs(const SignalWatch& signals, int64_t starting_step) {
+void Trainer::run_epochs(const SignalWatch& signals) {
   for (int64_t epoch = loop_.starting_epoch; epoch <= loop_.max_epoch; ++epoch) {
     loop_.epoch_num = epoch;
     log::info("Start epoch {} ...", epoch);
-    run_epoch(signals, epoch == loop_.starting_epoch ? starting_step : 0);
+    run_epoch(signals, epoch == loop_.starting_epoch ? loop_.starting_step : 0);
     if (hooked_sess().should_stop()) {
       log::info("Training was stopped: a callback asked for it.");
       return;
@@ -183,6 +255,7 @@ void Trainer::run_epoch(const SignalWatch& signals, int64_t starting_step) {
   for (int64_t step = starting_step; step < loop_.steps_per_epoch; ++step) {
     if (hooked_sess().should_stop()) return;
     loop_.local_step = step;
+    if (processes_) processes_->set_step(loop_.global_step);
     run_step_or_end();
     callbacks_.trigger_step();
     if (signals.received() != 0) end_by_signal(signals.received());

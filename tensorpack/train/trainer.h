@@ -75,8 +75,8 @@ class Trainer : public TrainerBase {
   /// Adds the step counter, `callbacks` and `monitors` to the list, in this order, and calls
   /// setup_graph() on all.
   void setup_callbacks(OwnedList<Callback> callbacks, OwnedList<MonitorBase> monitors);
-  /// Creates the session and the hooks, restores variables and the states of callbacks (in the
-  /// chief process), makes the graph final.
+  /// Creates the session and the hooks, restores variables and the states of callbacks, makes the
+  /// graph final. Of several processes the chief restores, and the others get what it has.
   void initialize(SessionOptions options, Owned<SessionInit> init);
   /// Runs the loop, by the steps and epochs of the options; the rest of them is not looked at.
   /// Returns after StopTraining or the end of data; throws Interrupted after SIGINT or SIGTERM, and
@@ -88,20 +88,28 @@ class Trainer : public TrainerBase {
   }
 
  protected:
+  /// Has several processes train together, each with a trainer of its own; before anything else.
+  void set_processes(std::shared_ptr<ProcessGroup> processes);
+
   /// Makes hooked_sess() of all callbacks. Override to have several groups of hooks.
   virtual void initialize_hooks();
   Callbacks& callbacks() { return callbacks_; }
 
  private:
+  void restore(SessionInit* init);
+  void check_same_graph();
+  void agree_on_loop();
   void call_once(const char* method);
   void call_after(const char* earlier, const char* method) const;
-  void run_epochs(const class SignalWatch& signals, int64_t starting_step);
+  void run_epochs(const class SignalWatch& signals);
   void run_epoch(const SignalWatch& signals, int64_t starting_step);
   void run_step_or_end();
   void end_by_signal(int signal);
 
   Callbacks callbacks_;
   std::set<std::string> called_;
+  size_t model_variables_ =
+      0;  // those made before the callbacks', which the chief's alone may make
 };
 
 }  // namespace tensorpack

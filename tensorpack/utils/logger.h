@@ -115,10 +115,11 @@ enum class LogDirAction {
 
 /// Makes `dir` the directory of this run, logs into `log.log` there, and returns it.
 ///
-/// The path returned differs from `dir` only after kNew. A log.log found there is moved to
-/// log.log.<MMDD-HHMMSS>. kAsk takes its answer from $TENSORPACK_LOGDIR_ACTION (keep, delete,
-/// backup, new or quit), else from the terminal; without either it means kBackup, because a batch
-/// job must neither wait nor lose anything. Throws Error when `dir` cannot be used, or is in use.
+/// The path returned differs from `dir` after kNew, and in the processes of a launcher other than
+/// the first: `<dir>-rank<rank>`. A log.log found there is moved to log.log.<MMDD-HHMMSS>. kAsk
+/// takes its answer from $TENSORPACK_LOGDIR_ACTION (keep, delete, backup, new or quit), else from
+/// the terminal; without either it means kBackup, because a batch job must neither wait nor lose
+/// anything. Throws Error when `dir` cannot be used, or is in use.
 std::filesystem::path set_logger_dir(const std::filesystem::path& dir,
                                      LogDirAction action = LogDirAction::kAsk);
 

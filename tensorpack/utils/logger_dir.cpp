@@ -21,6 +21,7 @@
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/file_lock.h"
 #include "tensorpack/utils/fs.h"
+#include "tensorpack/utils/launch_environment.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
 
@@ -210,6 +211,7 @@ fs::path set_logger_dir(const fs::path& dir, LogDirAction action) {
   fs::path chosen = dir.lexically_normal();
   // With a trailing slash the date would go inside the directory.
   if (!chosen.has_filename()) chosen = chosen.parent_path();
+  if (const int rank = detect_launch().rank; rank > 0) chosen += fmt::format("-rank{}", rank);
   reset_logger_dir();
 
   std::error_code code;

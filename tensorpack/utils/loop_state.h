@@ -17,6 +17,8 @@ struct LoopState {
   int64_t global_step = 0;
   int64_t steps_per_epoch = 0;
   int64_t starting_epoch = 1;
+  /// How many steps of the first epoch were made by an earlier run.
+  int64_t starting_step = 0;
   int64_t max_epoch = 0;
 
   bool is_last_step_of_epoch() const { return local_step == steps_per_epoch - 1; }

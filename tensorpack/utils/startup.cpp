@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "tensorpack/utils/env.h"
+#include "tensorpack/utils/launch_environment.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/thread.h"
 
@@ -23,7 +24,7 @@ namespace {
 
 void set_intra_op_threads() {
   if (env("OMP_NUM_THREADS")) return;
-  at::set_num_threads(std::max(1, affinity_cores() / local_ranks()));
+  at::set_num_threads(std::max(1, affinity_cores() / detect_launch().local_size));
 }
 
 void keep_freed_memory() {
@@ -58,16 +59,6 @@ void tune_process() {
   });
 }
 
-int local_ranks() {
-  std::optional<std::int64_t> ranks;
-  for (const char* name : {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}) {
-    if (!ranks) ranks = env_int(name);
-  }
-  // A batch script has the count of its tasks too, though it runs only once.
-  if (!ranks && env("SLURM_STEP_NUM_TASKS")) ranks = env_int("SLURM_NTASKS_PER_NODE");
-  return static_cast<int>(std::clamp<std::int64_t>(ranks.value_or(1), 1, INT_MAX));
-}
-
 void single_threaded_ops() { set_op_threads(1); }
 
 void set_op_threads(int count) {
@@ -79,6 +70,14 @@ void set_op_threads(int count) {
   static const auto set_num_threads =
       reinterpret_cast<SetNumThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
   if (set_num_threads != nullptr) set_num_threads(count);
+}
+
+OpThreadsScope::OpThreadsScope(int count) : outer_(at::get_num_threads()) {
+  if (count != outer_) set_op_threads(count);
+}
+
+OpThreadsScope::~OpThreadsScope() {
+  if (at::get_num_threads() != outer_) set_op_threads(outer_);
 }
 
 std::string detail::blas_advice(const std::filesystem::path& library) {

@@ -16,9 +16,6 @@ namespace tensorpack {
 /// - A warning when the BLAS is a slow one.
 void tune_process();
 
-/// How many ranks the launcher started on this machine; 1 without a launcher.
-int local_ranks();
-
 namespace detail {
 
 /// What to tell about a BLAS library, given its real path; empty when there is nothing to tell.

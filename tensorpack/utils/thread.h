@@ -24,6 +24,18 @@ void single_threaded_ops();
 /// threads are not affected.
 void set_op_threads(int count);
 
+/// While it lives, libtorch's operators run on `count` threads when they are called by this one.
+class [[nodiscard]] OpThreadsScope {
+ public:
+  explicit OpThreadsScope(int count);
+  ~OpThreadsScope();
+  OpThreadsScope(const OpThreadsScope&) = delete;
+  OpThreadsScope& operator=(const OpThreadsScope&) = delete;
+
+ private:
+  int outer_;
+};
+
 /// A thread that is asked to stop and joined when it goes out of scope.
 ///
 /// The body should return soon after a stop is requested: whatever it waits on must be woken up by

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/utils/worker_team.h"
 
+#include "tensorpack/utils/spin_wait.h"
 #include "tensorpack/utils/thread.h"
 
 namespace tensorpack {
 
 WorkerTeam::WorkerTeam(const std::string& name, size_t size, std::function<void()> on_start) {
-  threads_.reserve(size);
-  for (size_t i = 0; i < size; ++i) {
+  for (size_t i = 1; i < size; ++i) {
     threads_.emplace_back([this, i, name, on_start] { work(i, name, on_start); });
   }
 }
@@ -24,7 +24,7 @@ void WorkerTeam::work(size_t index, const std::string& name,
   set_thread_name(name + std::to_string(index));
   if (on_start) on_start();
   for (uint32_t done = 0;; ++done) {
-    job_.wait(done);
+    spin_wait(job_, done);
     if (stopping_) return;
     do_part(index);
     if (--working_ == 0) working_.notify_one();
@@ -43,7 +43,6 @@ void WorkerTeam::do_part(size_t index) {
 
 std::optional<WorkerTeam::Failure> WorkerTeam::run(const std::function<void(size_t)>& part,
                                                    const std::function<void()>& on_failure) {
-  if (threads_.empty()) return std::nullopt;
   part_ = &part;
   on_failure_ = &on_failure;
   failure_.reset();
@@ -51,7 +50,8 @@ std::optional<WorkerTeam::Failure> WorkerTeam::run(const std::function<void(size
   working_ = static_cast<uint32_t>(threads_.size());
   ++job_;
   job_.notify_all();
-  for (uint32_t left = working_; left != 0; left = working_) working_.wait(left);
+  do_part(0);
+  for (uint32_t left = working_; left != 0; left = working_) spin_wait(working_, left);
   return failure_;
 }
 

@@ -14,11 +14,11 @@
 
 namespace tensorpack {
 
-/// A fixed number of threads. Each has a number and does the part of that number, so that what
-/// belongs to a part stays on one thread.
+/// A fixed number of threads, of which the caller's is the first. Each has a number and does the
+/// part of that number, so that what belongs to a part stays on one thread.
 class WorkerTeam {
  public:
-  /// `on_start` is called on each thread first.
+  /// For jobs of `size` parts. `on_start` is called on each thread but the caller's first.
   WorkerTeam(const std::string& name, size_t size, std::function<void()> on_start = {});
   ~WorkerTeam();
   WorkerTeam(const WorkerTeam&) = delete;
@@ -29,12 +29,11 @@ class WorkerTeam {
     std::exception_ptr exception = {};
   };
 
-  /// Calls `part(i)` on thread i, for all of them at once, and waits for all. Returns the first
-  /// failure; `on_failure` is called when it happens, on its thread, while others may still work.
+  /// Calls `part(i)` on thread i, for all of them at once, part 0 on this one, and waits for all.
+  /// Returns the first failure; `on_failure` is called when it happens, on its thread, while others
+  /// may still work.
   std::optional<Failure> run(const std::function<void(size_t)>& part,
                              const std::function<void()>& on_failure = {});
-
-  size_t size() const { return threads_.size(); }
 
  private:
   void work(size_t index, const std::string& name, const std::function<void()>& on_start);

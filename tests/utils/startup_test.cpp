@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tensorpack/utils/env.h"
+#include "tensorpack/utils/launch_environment.h"
 #include "tensorpack/utils/thread.h"
 
 namespace tensorpack {
@@ -16,41 +17,11 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-class LocalRanksTest : public testing::Test {
- private:
-  ScopedEnv torchrun_{"LOCAL_WORLD_SIZE", std::nullopt};
-  ScopedEnv openmpi_{"OMPI_COMM_WORLD_LOCAL_SIZE", std::nullopt};
-  ScopedEnv mpich_{"MPI_LOCALNRANKS", std::nullopt};
-  ScopedEnv slurm_step_{"SLURM_STEP_NUM_TASKS", std::nullopt};
-  ScopedEnv slurm_{"SLURM_NTASKS_PER_NODE", std::nullopt};
-};
-
-TEST_F(LocalRanksTest, OneWithoutALauncher) { EXPECT_EQ(local_ranks(), 1); }
-
-TEST_F(LocalRanksTest, EachLauncherIsRecognized) {
-  for (const char* name : {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}) {
-    const ScopedEnv launcher(name, "4");
-    EXPECT_EQ(local_ranks(), 4) << name;
-  }
-}
-
-TEST_F(LocalRanksTest, SlurmCountsOnlyInsideAStep) {
-  const ScopedEnv tasks("SLURM_NTASKS_PER_NODE", "8");
-  EXPECT_EQ(local_ranks(), 1);
-  const ScopedEnv step("SLURM_STEP_NUM_TASKS", "16");
-  EXPECT_EQ(local_ranks(), 8);
-}
-
-TEST_F(LocalRanksTest, NonsenseCountsAsOne) {
-  const ScopedEnv launcher("LOCAL_WORLD_SIZE", "0");
-  EXPECT_EQ(local_ranks(), 1);
-}
-
 TEST(TuneProcessTest, UsesTheCoresOfTheProcessOnce) {
   const ScopedEnv unset("OMP_NUM_THREADS", std::nullopt);
   // Only the first call of the process counts, also when the test is repeated.
   static const int after_first = (tune_process(), at::get_num_threads());
-  EXPECT_EQ(after_first, std::max(1, affinity_cores() / local_ranks()));
+  EXPECT_EQ(after_first, std::max(1, affinity_cores() / detect_launch().local_size));
   at::set_num_threads(3);
   tune_process();
   EXPECT_EQ(at::get_num_threads(), 3);

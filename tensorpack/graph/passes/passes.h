@@ -26,4 +26,8 @@ void merge_common_subexpressions(Trace& trace);
 /// All of the above, in a good order. A device may have passes of its own to follow.
 void optimize(Trace& trace, const std::vector<std::string>& fetches);
 
+/// Begins every exchange with other towers as early, and awaits it as late, as can be: meanwhile
+/// the program goes on. Comes last: what it moves would be in the way of other passes.
+void overlap_exchanges(Trace& trace);
+
 }  // namespace tensorpack

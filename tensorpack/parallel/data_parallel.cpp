@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/parallel/data_parallel.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "tensorpack/parallel/tower_exchange.h"
+#include "tensorpack/utils/device.h"
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+namespace {
+
+c10::Device gpu(int index) {
+  TP_CHECK(index >= 0, "devices", "{} is not the number of a GPU. Count from 0.", index);
+  return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
+}
+
+bool has_cuda(const DataParallel& parallel) {
+  const std::vector<c10::Device>& devices = parallel.devices.list();
+  return std::any_of(devices.begin(), devices.end(),
+                     [](const c10::Device& device) { return device.is_cuda(); });
+}
+
+// Towers that share variables read all of them until the last gradient is there: nothing may be
+// updated before.
+constexpr int64_t kOneBucket = std::numeric_limits<int64_t>::max();
+
+}  // namespace
+
+Devices::Devices(int count) {
+  TP_CHECK(count > 0, "devices", "there must be at least one device, got {}.", count);
+  for (int i = 0; i < count; ++i) devices_.push_back(gpu(i));
+}
+
+Devices::Devices(std::initializer_list<int> gpus) {
+  for (int index : gpus) devices_.push_back(gpu(index));
+}
+
+Devices Devices::cpu(int towers) {
+  TP_CHECK(towers > 0, "devices", "there must be at least one tower, got {}.", towers);
+  return std::vector<c10::Device>(static_cast<size_t>(towers), c10::Device(c10::kCPU));
+}
+
+void check(const DataParallel& parallel) {
+  for (const c10::Device& device : parallel.devices.list()) check_device(device);
+  if (parallel.variable_device) check_device(*parallel.variable_device);
+  const bool has_processes = parallel.processes != nullptr && parallel.processes->size() > 1;
+  TP_CHECK(!parallel.variable_device || parallel.mode != ParallelMode::kReplicated, "parallel",
+           "every tower has its variables on its own device, and variable_device is {}. Use "
+           "ParallelMode::kParameterServer, or leave it empty.",
+           parallel.variable_device->str());
+  TP_CHECK(!has_processes || parallel.mode != ParallelMode::kAsync, "parallel",
+           "processes wait for each other, and the towers of this one do not. Use "
+           "ParallelMode::kReplicated, or a single process.");
+  TP_CHECK(!has_processes || !has_cuda(parallel) || parallel.devices.size() == 1, "parallel",
+           "a process with {} towers on GPUs cannot train with others. Start one process for each "
+           "GPU.",
+           parallel.devices.size());
+  TP_CHECK(parallel.bucket_bytes > 0, "parallel", "bucket_bytes is {}. Pass a positive number.",
+           parallel.bucket_bytes);
+}
+
+GraphOptions with_devices(GraphOptions options, const DataParallel& parallel) {
+  if (!parallel.devices.list().empty()) options.device = parallel.devices.list()[0];
+  if (parallel.variable_device) options.variable_device = parallel.variable_device;
+  if (parallel.processes) options.rank = parallel.processes->rank();
+  return options;
+}
+
+TowerOptions tower_options(const DataParallel& parallel, int index) {
+  const std::vector<c10::Device>& devices = parallel.devices.list();
+  const bool is_single = parallel.devices.size() == 1;
+  TowerOptions options{
+      .name = is_single ? "" : "tower" + std::to_string(index),
+      .index = index,
+      .total = static_cast<int>(parallel.devices.size()),
+      .exchanges = parallel.is_parallel(),
+      .bucket_bytes = parallel.bucket_bytes,
+  };
+  if (!devices.empty()) options.device = devices[static_cast<size_t>(index)];
+  if (is_single) return options;
+  const bool is_first = index == 0;
+  if (parallel.mode == ParallelMode::kReplicated) {
+    if (!is_first) options.variable_prefix = options.name + "/";
+    return options;
+  }
+  options.shares_variables = !is_first;
+  options.bucket_bytes = kOneBucket;
+  options.updates = is_first || parallel.mode == ParallelMode::kAsync ? VariableUpdates::kShared
+                                                                      : VariableUpdates::kNone;
+  return options;
+}
+
+std::shared_ptr<ExchangeGroup> make_exchange(const DataParallel& parallel) {
+  if (parallel.processes && parallel.processes->size() > 1) {
+    return make_process_exchange({.processes = parallel.processes,
+                                  .towers = parallel.devices.size(),
+                                  .average = parallel.average,
+                                  .compression = parallel.compression});
+  }
+  const TowerExchangeOptions options{.towers = parallel.devices.size(),
+                                     .average = parallel.average};
+  if (parallel.mode == ParallelMode::kAsync) return make_async_exchange(options);
+  return has_cuda(parallel) ? make_stream_exchange(options) : make_shared_memory_exchange(options);
+}
+
+}  // namespace tensorpack

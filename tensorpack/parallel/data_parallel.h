@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training one model on several batches at a time: where the towers are, whose variables they use,
+// and how their gradients come together.
+//
+// Every tower takes a batch of its own from the input: a step trains on (batch) x (towers) x
+// (processes) examples. Nothing is split.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <initializer_list>
+#include <memory>
+#include <vector>
+
+#include "tensorpack/distributed/process_group.h"
+#include "tensorpack/graph/exchange.h"
+#include "tensorpack/parallel/process_exchange.h"
+#include "tensorpack/tower/tower_context.h"
+
+namespace tensorpack {
+
+/// The devices of the towers, one for each: several towers may share a device.
+class Devices {
+ public:
+  /// The one of the graph.
+  Devices() = default;
+  /// GPUs 0 to count - 1.
+  Devices(int count);  // NOLINT: implicit
+  /// GPUs by number.
+  Devices(std::initializer_list<int> gpus);
+  Devices(std::vector<c10::Device> devices) : devices_(std::move(devices)) {}  // NOLINT: implicit
+  /// So many towers on the CPU.
+  static Devices cpu(int towers);
+
+  const std::vector<c10::Device>& list() const { return devices_; }
+  /// How many towers there are; at least one.
+  size_t size() const { return devices_.empty() ? 1 : devices_.size(); }
+
+ private:
+  std::vector<c10::Device> devices_;
+};
+
+/// Whose variables the towers of a process use, and when these are updated.
+enum class ParallelMode {
+  kReplicated,       ///< a copy per tower; gradients are averaged, and every copy is updated alike
+  kParameterServer,  ///< one set for all; averaged gradients are applied once
+  kAsync,            ///< one set for all; every tower applies its own gradients, without waiting
+};
+
+struct DataParallel {
+  Devices devices = {};
+  ParallelMode mode = ParallelMode::kReplicated;
+  /// Gradients are averaged over all towers and processes, otherwise added up. With kAsync: each
+  /// tower's gradients are divided by the number of towers.
+  bool average = true;
+  /// kParameterServer and kAsync: where variables are kept; on the first tower's device if empty.
+  std::optional<c10::Device> variable_device = {};
+  /// The processes that train together, each with these towers; null for this one alone.
+  std::shared_ptr<ProcessGroup> processes = {};
+  /// What gradients are cast to between processes.
+  Compression compression = Compression::kNone;
+  /// How much of the gradients is exchanged at a time.
+  int64_t bucket_bytes = kDefaultBucketBytes;
+  /// Whether copies of variables are made equal to those of the first tower of the first process at
+  /// the end of every epoch, too, and not only before training. What is not trained by gradients,
+  /// like moving averages, differs until then.
+  bool sync_every_epoch = true;
+
+  /// Whether gradients have to be exchanged at all.
+  bool is_parallel() const {
+    return devices.size() > 1 || (processes != nullptr && processes->size() > 1);
+  }
+};
+
+/// Throws an Error for what cannot be done together.
+void check(const DataParallel& parallel);
+
+/// What a graph for these towers is made with.
+GraphOptions with_devices(GraphOptions options, const DataParallel& parallel);
+
+/// Tower number `index` of the process, in training.
+TowerOptions tower_options(const DataParallel& parallel, int index);
+
+/// A new exchange between all of them, for one op.
+std::shared_ptr<ExchangeGroup> make_exchange(const DataParallel& parallel);
+
+}  // namespace tensorpack

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/parallel/rank_state.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tensorpack/checkpoint/generator_state.h"
+#include "tensorpack/utils/logger.h"
+
+namespace tensorpack {
+namespace {
+
+std::string prefix_of(int rank) { return "rank" + std::to_string(rank) + "/"; }
+
+std::string to_text(const RankStates& states) { return nlohmann::json(states).dump(); }
+
+RankStates from_text(const std::string& text) {
+  return nlohmann::json::parse(text).get<RankStates>();
+}
+
+}  // namespace
+
+RankStates gather_generators(const Graph& graph, ProcessGroup& processes) {
+  RankStates all;
+  int rank = 0;
+  for (const std::string& text : processes.gather(to_text(save_generators(graph)))) {
+    for (const auto& [name, state] : from_text(text)) {
+      all.emplace(rank == 0 ? name : prefix_of(rank) + name, state);
+    }
+    ++rank;
+  }
+  return all;
+}
+
+void restore_generators_of_rank(const Graph& graph, const RankStates& states, int rank) {
+  if (rank == 0) return restore_generators(graph, states);
+  const std::string prefix = prefix_of(rank);
+  RankStates own;
+  for (const auto& [name, state] : states) {
+    if (name.starts_with(prefix)) own.emplace(name.substr(prefix.size()), state);
+  }
+  if (own.empty()) {
+    log::warning("The checkpoint has no random numbers of rank {}: they start anew.", rank);
+  }
+  restore_generators(graph, own);
+}
+
+RankStates share_of_chief(const RankStates& states, ProcessGroup& processes) {
+  return from_text(processes.gather(processes.is_chief() ? to_text(states) : "{}")[0]);
+}
+
+}  // namespace tensorpack

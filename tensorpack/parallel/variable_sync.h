@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making all copies of variables equal.
+#pragma once
+
+#include "tensorpack/distributed/process_group.h"
+#include "tensorpack/graph/graph.h"
+
+namespace tensorpack {
+
+/// Copies every variable of the first tower to the replicas of the others. Returns how many copies
+/// were made.
+size_t copy_to_replicas(Graph& graph);
+
+/// Gives every process the values that the first one has of the first `count` variables, replicas
+/// excepted.
+void broadcast_variables(Graph& graph, size_t count, ProcessGroup& processes);
+
+}  // namespace tensorpack

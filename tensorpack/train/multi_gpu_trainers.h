@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trainers with a tower on each of several devices. One line changes:
+//
+//   SimpleTrainer trainer;                              // one device
+//   SyncMultiGPUTrainerReplicated trainer({0, 1});      // GPUs 0 and 1
+//   SyncMultiGPUTrainerReplicated trainer(Devices::cpu(2));
+//
+// Each tower takes its own batch: the total batch is (batch of the input) x (towers). Adjust
+// steps_per_epoch and the learning rate accordingly.
+#pragma once
+
+#include "tensorpack/train/single_cost_trainer.h"
+
+namespace tensorpack {
+
+struct ReplicatedOptions {
+  /// Gradients are averaged over the towers, otherwise added up.
+  bool average = true;
+  /// Whether the copies of variables are made equal at the end of every epoch, too.
+  bool sync_every_epoch = true;
+  GraphOptions graph = {};
+};
+
+/// Every tower has its own copy of the variables. Gradients are exchanged, and every copy is
+/// updated with the same ones; the first tower's is saved.
+class SyncMultiGPUTrainerReplicated final : public SingleCostTrainer {
+ public:
+  explicit SyncMultiGPUTrainerReplicated(Devices devices, ReplicatedOptions options = {});
+
+ protected:
+  void setup_train_op() override { set_train_op(define_update()); }
+};
+
+/// Where the variables of a parameter server are.
+enum class ServerDevice {
+  kDefault,  ///< kGpu for up to two towers, kCpu for more
+  kCpu,
+  kGpu,  ///< the first tower's device
+};
+
+struct ParameterServerOptions {
+  ServerDevice ps_device = ServerDevice::kDefault;
+  GraphOptions graph = {};
+};
+
+/// All towers share one set of variables. Their gradients are averaged and applied once.
+class SyncMultiGPUTrainerParameterServer final : public SingleCostTrainer {
+ public:
+  explicit SyncMultiGPUTrainerParameterServer(Devices devices, ParameterServerOptions options = {});
+
+ protected:
+  void setup_train_op() override { set_train_op(define_update()); }
+};
+
+/// SyncMultiGPUTrainerParameterServer with the variables on the CPU.
+class SyncMultiGPUTrainer final : public SingleCostTrainer {
+ public:
+  explicit SyncMultiGPUTrainer(Devices devices, GraphOptions graph = {});
+
+ protected:
+  void setup_train_op() override { set_train_op(define_update()); }
+};
+
+struct AsyncOptions {
+  /// Divides each tower's gradients by the number of towers.
+  bool scale_gradient = true;
+  GraphOptions graph = {};
+};
+
+/// All towers share one set of variables, and each applies its own gradients without waiting for
+/// the others. The result depends on who comes first.
+class AsyncMultiGPUTrainer final : public SingleCostTrainer {
+ public:
+  explicit AsyncMultiGPUTrainer(Devices devices, AsyncOptions options = {});
+
+ protected:
+  void setup_train_op() override { set_train_op(define_update()); }
+};
+
+}  // namespace tensorpack
