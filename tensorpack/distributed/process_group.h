@@ -26,16 +26,28 @@ class Collective {
   virtual void wait() = 0;
 };
 
+/// What carries tensors between processes.
+enum class CollectiveBackend {
+  kAuto,  ///< NCCL for CUDA where it can be used, else Gloo; nothing for a process alone.
+  kGloo,  ///< The network and the host's memory, for tensors of any device.
+  kNccl,  ///< GPUs of their own for every process; Gloo for tensors on the CPU.
+};
+
+/// $TENSORPACK_TIMEOUT in seconds; five minutes without it.
+std::chrono::milliseconds default_collective_timeout();
+
 struct ProcessGroupOptions {
   LaunchEnvironment environment = detect_launch();
   /// What tensors that are exchanged lie on: decides between Gloo and NCCL.
   c10::Device device = c10::kCPU;
   /// How long the others may take to come, and to take part in a collective.
-  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  std::chrono::milliseconds timeout = default_collective_timeout();
+  CollectiveBackend backend = CollectiveBackend::kAuto;
 };
 
 /// The processes started together, seen from one of them. Everybody must call the same collectives
-/// in the same order, from one thread at a time.
+/// with tensors of the same size in the same order, from one thread at a time. After the first
+/// Error the group is of no more use, and says so at once.
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
@@ -48,7 +60,8 @@ class ProcessGroup {
   int size() const { return environment_.size; }
   bool is_chief() const { return environment_.rank == 0; }
 
-  /// Adds up `tensor` over all processes, in place.
+  /// Adds up `tensor`, dense and of any dtype and layout, over all processes, in place. Booleans
+  /// are true where one of them is.
   virtual std::unique_ptr<Collective> begin_sum(const at::Tensor& tensor) = 0;
   /// Gives every process the values of `root`, in place.
   virtual void broadcast(const at::Tensor& tensor, int root = 0) = 0;
@@ -56,6 +69,11 @@ class ProcessGroup {
   virtual std::vector<std::string> gather(const std::string& bytes) = 0;
   /// Waits until all have come here.
   virtual void barrier() = 0;
+
+  /// Throws the Error of the next collective if it is known already that there cannot be one.
+  /// Cheap: for whoever waits for a device, where NCCL's work ends without a word when a rank is
+  /// missing.
+  virtual void check() = 0;
 
   /// Tells the others where this process is, for the message that they give when it is missing.
   /// Cheap: nothing is sent by the caller.

@@ -22,7 +22,7 @@ struct DistributedOptions {
   bool broadcast_every_epoch = true;
   /// How long a process may keep the others waiting: longer than the longest thing that the chief
   /// does alone, such as inference.
-  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  std::chrono::milliseconds timeout = default_collective_timeout();
   int64_t bucket_bytes = kDefaultBucketBytes;
   /// The processes, if they are not those that were started together.
   std::shared_ptr<ProcessGroup> processes = {};

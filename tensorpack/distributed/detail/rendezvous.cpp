@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/distributed/detail/rendezvous.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "tensorpack/distributed/detail/network.h"
+#include "tensorpack/distributed/detail/signs_of_life.h"
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
+
+namespace tensorpack::detail {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+std::string here_key(int rank) { return "here/" + std::to_string(rank); }
+std::string address_key(int rank) { return "address/" + std::to_string(rank); }
+
+std::string seconds_of(milliseconds time) {
+  return fmt::format("{:g} s", std::chrono::duration<double>(time).count());
+}
+
+/// c10d's words, to stand within a sentence.
+std::string reason(const std::exception& error) {
+  std::string text = describe(error);
+  while (!text.empty() && (text.back() == '.' || text.back() == '\n')) text.pop_back();
+  return text;
+}
+
+class Rendezvous {
+ public:
+  Rendezvous(const LaunchEnvironment& place, milliseconds timeout)
+      : place_(place),
+        timeout_(timeout),
+        deadline_(Clock::now() + timeout),
+        hosts_store_(place.rank == 0 && !place.launcher_hosts_store) {}
+
+  Meeting meet() {
+    if (place_.size == 1) return {local_store(), local_store(), "127.0.0.1"};
+    Meeting meeting;
+    meeting.store = hosts_store_ ? host() : connect();
+    meeting.address = local_address_towards(place_.master_address, place_.master_port);
+    announce(*meeting.store, meeting.address);
+    wait_for_all(*meeting.store);
+    find_outside_address(*meeting.store, meeting.address);
+    meeting.store_for_signs = open(/*host=*/false);
+    return meeting;
+  }
+
+ private:
+  std::string where() const { return describe_place(place_); }
+  std::string meeting_point() const {
+    return fmt::format("{}:{}", place_.master_address, place_.master_port);
+  }
+
+  std::shared_ptr<SharedStore> open(bool host) const {
+    return open_store({.address = host ? "localhost" : place_.master_address,
+                       .port = place_.master_port,
+                       .host = host,
+                       .prefix = fmt::format("tensorpack/{}", place_.attempt),
+                       // It counts whole seconds, and somebody is there already.
+                       .timeout = std::max<milliseconds>(timeout_, std::chrono::seconds(5))});
+  }
+
+  std::shared_ptr<SharedStore> host() const {
+    try {
+      return open(/*host=*/true);
+    } catch (const std::exception& error) {
+      throw make_error(
+          where(),
+          "cannot listen at port {}, where the others are to find this process: {}. Set "
+          "MASTER_PORT to a port that is free.",
+          place_.master_port, reason(error));
+    }
+  }
+
+  std::shared_ptr<SharedStore> connect() const {
+    const std::string who = place_.launcher_hosts_store ? "the launcher" : "rank 0";
+    const std::string why = wait_for_port(place_.master_address, place_.master_port, deadline_);
+    TP_CHECK(
+        why.empty(), where(),
+        "{} could not be reached at {} for {}: {}. Look whether it was started and is still "
+        "there, whether the address is right as seen from {}, and whether a firewall is between "
+        "them.",
+        who, meeting_point(), seconds_of(timeout_), why, host_name());
+    try {
+      return open(/*host=*/false);
+    } catch (const std::exception& error) {
+      throw make_error(where(),
+                       "{} at {} does not answer as it should: {}. Is that port of another "
+                       "program? Set MASTER_PORT to another one.",
+                       who, meeting_point(), reason(error));
+    }
+  }
+
+  void announce(SharedStore& store, const std::string& address) const {
+    SignsOfLife::write_first(store, place_.rank);
+    store.set(address_key(place_.rank), address);
+    const int64_t count = store.add(here_key(place_.rank), 1);
+    TP_CHECK(
+        count == 1, where(),
+        "another process has come to {} as rank {} before this one. Two jobs use one port, or a "
+        "rank was started twice: set MASTER_PORT to another port.",
+        meeting_point(), place_.rank);
+  }
+
+  std::vector<std::string> missing(SharedStore& store) const {
+    std::vector<std::string> ranks;
+    for (int rank = 0; rank < place_.size; ++rank) {
+      if (!store.has({here_key(rank)})) ranks.push_back(std::to_string(rank));
+    }
+    return ranks;
+  }
+
+  void wait_for_all(SharedStore& store) const {
+    constexpr milliseconds kBetweenLooks{20};
+    constexpr std::chrono::seconds kPatience{10};
+    std::vector<std::string> all;
+    for (int rank = 0; rank < place_.size; ++rank) all.push_back(here_key(rank));
+    auto say_at = Clock::now() + kPatience;
+    try {
+      while (!store.has(all)) {
+        TP_CHECK(Clock::now() < deadline_, where(), "{}", did_not_come(missing(store)));
+        if (Clock::now() >= say_at && place_.rank == 0) {
+          log::info("Waiting for rank {} of {} processes.", join(missing(store)), place_.size);
+          say_at = Clock::now() + 6 * kPatience;
+        }
+        std::this_thread::sleep_for(kBetweenLooks);
+      }
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw make_error(where(),
+                       "rank 0 at {} ended while the ranks were still coming: {}. Look at what it "
+                       "said.",
+                       meeting_point(), reason(error));
+    }
+  }
+
+  std::string did_not_come(const std::vector<std::string>& ranks) const {
+    return fmt::format(
+        "{} {} of {} did not come within {}. Look whether {} started and what {} said; a longer "
+        "timeout is set by TENSORPACK_TIMEOUT, in seconds.",
+        ranks.size() == 1 ? "rank" : "ranks", join(ranks), place_.size, seconds_of(timeout_),
+        ranks.size() == 1 ? "it was" : "they were", ranks.size() == 1 ? "it" : "they");
+  }
+
+  /// The name of the first host may stand for 127.0.1.1 there, as on Debian. Its way to somebody
+  /// elsewhere tells by which address the others can reach it.
+  void find_outside_address(SharedStore& store, std::string& address) const {
+    if (place_.local_size == place_.size || !is_loopback(address)) return;
+    for (int rank = 0; rank < place_.size; ++rank) {
+      const std::string other = store.get(address_key(rank));
+      if (other.empty() || is_loopback(other)) continue;
+      address = local_address_towards(other, place_.master_port);
+      return;
+    }
+  }
+
+  const LaunchEnvironment& place_;
+  const milliseconds timeout_;
+  const Clock::time_point deadline_;
+  const bool hosts_store_;
+};
+
+}  // namespace
+
+std::string describe_place(const LaunchEnvironment& place) {
+  return fmt::format("rank {} of {}", place.rank, place.size);
+}
+
+Meeting meet(const LaunchEnvironment& place, milliseconds timeout) {
+  return Rendezvous(place, timeout).meet();
+}
+
+}  // namespace tensorpack::detail

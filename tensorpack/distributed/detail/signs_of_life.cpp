@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/distributed/detail/signs_of_life.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+#include "tensorpack/utils/thread.h"
+
+namespace tensorpack::detail {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr milliseconds kTick{200};
+constexpr milliseconds kBetweenBeats{1000};
+/// How long rank 0 stays for the others to read why it leaves, and everybody for a store that does
+/// not answer.
+constexpr seconds kFarewell{3};
+
+std::string sign_key(int rank) { return "life/" + std::to_string(rank); }
+std::string informed_key(int rank) { return "informed/" + std::to_string(rank); }
+constexpr const char* kNewsKey = "news";
+
+std::string encode(const Sign& sign) {
+  return fmt::format("{} {} {} {}", sign.beat, sign.step, sign.collectives, sign.collective);
+}
+
+Sign decode_sign(const std::string& text) {
+  Sign sign;
+  std::istringstream in(text);
+  in >> sign.beat >> sign.step >> sign.collectives;
+  in.ignore(1);
+  std::getline(in, sign.collective);
+  return sign;
+}
+
+std::string encode(const News& news) {
+  return fmt::format("{} {} {}", static_cast<int>(news.kind), news.collectives, news.text);
+}
+
+News decode_news(const std::string& text) {
+  News news;
+  int kind = 0;
+  std::istringstream in(text);
+  in >> kind >> news.collectives;
+  in.ignore(1);
+  news.kind = static_cast<News::Kind>(kind);
+  news.text.assign(std::istreambuf_iterator<char>(in), {});
+  return news;
+}
+
+std::string in_seconds(milliseconds time) {
+  return fmt::format("{:.1f} s", std::chrono::duration<double>(time).count());
+}
+
+}  // namespace
+
+struct SignsOfLife::State {
+  explicit State(SignsOfLifeOptions given) : options(std::move(given)) {
+    seen.resize(static_cast<size_t>(options.environment.size));
+  }
+
+  struct Seen {
+    Sign sign;
+    Clock::time_point changed;
+  };
+
+  const SignsOfLifeOptions options;
+
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  Sign own;
+  std::optional<News> news;     // what stands
+  std::optional<News> to_tell;  // what the thread is to tell
+  std::vector<Seen> seen;       // by rank
+  std::optional<Clock::time_point> watching_since;
+  Clock::time_point looked_at{};  // when all signs were read last
+  Clock::time_point answered = Clock::now();
+  bool leaving = false;
+  bool finished = false;
+  std::thread thread;
+
+  int rank() const { return options.environment.rank; }
+  int size() const { return options.environment.size; }
+  SharedStore& store() const { return *options.store; }
+
+  void beat();
+  void look_at(int other);
+  void look_around();
+  void read_news();
+  void learn(News what);
+  void find_silent();
+  void say_farewell();
+  void lose_store();
+  void tick(bool beat_is_due);
+};
+
+void SignsOfLife::State::beat() {
+  std::unique_lock lock(mutex);
+  ++own.beat;
+  const std::string text = encode(own);
+  lock.unlock();
+  store().set(sign_key(rank()), text);
+}
+
+void SignsOfLife::State::look_at(int other) {
+  Sign sign = decode_sign(store().get(sign_key(other)));
+  const std::lock_guard lock(mutex);
+  Seen& before = seen[static_cast<size_t>(other)];
+  if (before.sign.beat != sign.beat) before.changed = Clock::now();
+  before.sign = std::move(sign);
+}
+
+/// The next rank and rank 0: in a ring every rank is watched by one, at the same cost for any
+/// number of ranks. When something is wrong, all.
+void SignsOfLife::State::look_around() {
+  std::unique_lock lock(mutex);
+  const bool all = watching_since.has_value();
+  lock.unlock();
+  if (!all) {
+    look_at((rank() + 1) % size());
+    look_at(0);
+    return;
+  }
+  for (int other = 0; other < size(); ++other) {
+    if (other != rank()) look_at(other);
+  }
+  lock.lock();
+  seen[static_cast<size_t>(rank())] = {own, Clock::now()};
+  looked_at = Clock::now();
+}
+
+void SignsOfLife::State::learn(News what) {
+  std::unique_lock lock(mutex);
+  if (news) return;
+  const bool missing = what.kind != News::Kind::kDone;
+  news = std::move(what);
+  const bool still_here = !leaving;
+  lock.unlock();
+  changed.notify_all();
+  if (missing && still_here) options.on_missing();
+}
+
+void SignsOfLife::State::read_news() {
+  std::unique_lock lock(mutex);
+  if (news) return;
+  const std::optional<News> telling = std::exchange(to_tell, std::nullopt);
+  lock.unlock();
+  if (telling) {
+    learn(decode_news(store().set_first(kNewsKey, encode(*telling))));
+  } else if (store().has({kNewsKey})) {
+    learn(decode_news(store().get(kNewsKey)));
+  } else {
+    return;
+  }
+  store().set(informed_key(rank()), "");
+}
+
+void SignsOfLife::State::find_silent() {
+  const int next = (rank() + 1) % size();
+  const std::lock_guard lock(mutex);
+  const Seen& other = seen[static_cast<size_t>(next)];
+  const auto silence = std::chrono::duration_cast<milliseconds>(Clock::now() - other.changed);
+  if (news || to_tell || silence < options.longest_silence) return;
+  to_tell =
+      News{.kind = News::Kind::kGone,
+           .text = fmt::format("rank {} is gone: no sign of life for {}, last seen in step {}. {}",
+                               next, in_seconds(silence), other.sign.step, kHowToGoOn)};
+}
+
+/// Where the store is in this process, the others must have read the news before it ends.
+void SignsOfLife::State::say_farewell() {
+  store().set(informed_key(rank()), "");
+  if (rank() != 0 || options.environment.launcher_hosts_store) return;
+  std::vector<std::string> others;
+  for (int other = 1; other < size(); ++other) others.push_back(informed_key(other));
+  std::unique_lock lock(mutex);
+  // Who is gone will not read it, and the others have known it for a while.
+  const bool somebody_is_gone = news && news->kind == News::Kind::kGone;
+  lock.unlock();
+  const auto until = Clock::now() + (somebody_is_gone ? 3 * kTick : milliseconds(kFarewell));
+  while (!others.empty() && !store().has(others) && Clock::now() < until) {
+    std::this_thread::sleep_for(kTick / 4);
+  }
+}
+
+void SignsOfLife::State::lose_store() {
+  const LaunchEnvironment& place = options.environment;
+  const std::string where = fmt::format("{}:{}", place.master_address, place.master_port);
+  std::unique_lock lock(mutex);
+  const int64_t step = seen.front().sign.step;
+  lock.unlock();
+  learn({.kind = News::Kind::kGone,
+         .text = place.launcher_hosts_store
+                     ? fmt::format("the launcher is gone: its connection at {} was closed. {}",
+                                   where, kHowToGoOn)
+                     : fmt::format("rank 0 is gone: its connection at {} was closed, last seen in "
+                                   "step {}. {}",
+                                   where, step, kHowToGoOn)});
+}
+
+void SignsOfLife::State::tick(bool beat_is_due) {
+  std::unique_lock lock(mutex);
+  const bool watching = watching_since.has_value();
+  lock.unlock();
+  if (beat_is_due || watching) {
+    beat();
+    look_around();
+    find_silent();
+  }
+  read_news();
+  lock.lock();
+  answered = Clock::now();
+  lock.unlock();
+  changed.notify_all();
+}
+
+void SignsOfLife::run(const std::shared_ptr<State>& state) {
+  set_thread_name("signs_of_life");
+  State& s = *state;
+  Clock::time_point next_beat = Clock::now();
+  try {
+    for (bool leaving = false; !leaving;) {
+      std::unique_lock lock(s.mutex);
+      s.changed.wait_for(lock, kTick, [&] { return s.leaving || s.to_tell; });
+      leaving = s.leaving;
+      lock.unlock();
+      const bool due = Clock::now() >= next_beat;
+      if (due) next_beat = Clock::now() + kBetweenBeats;
+      s.tick(due);
+    }
+    s.say_farewell();
+  } catch (const std::exception&) {
+    s.lose_store();
+  }
+  const std::lock_guard lock(s.mutex);
+  s.finished = true;
+  s.changed.notify_all();
+}
+
+SignsOfLife::SignsOfLife(SignsOfLifeOptions options)
+    : state_(std::make_shared<State>(std::move(options))) {
+  for (State::Seen& seen : state_->seen) seen.changed = Clock::now();
+  state_->thread = std::thread([state = state_] { run(state); });
+}
+
+SignsOfLife::~SignsOfLife() {
+  leave(News::Kind::kDone, "it closed its process group.");
+  std::unique_lock lock(state_->mutex);
+  const bool finished = state_->finished;
+  lock.unlock();
+  if (finished) {
+    state_->thread.join();
+  } else {
+    state_->thread.detach();  // stuck in a call to the store
+  }
+}
+
+void SignsOfLife::write_first(SharedStore& store, int rank) {
+  store.set(sign_key(rank), encode(Sign{.beat = 0}));
+}
+
+void SignsOfLife::set_step(int64_t step) {
+  const std::lock_guard lock(state_->mutex);
+  state_->own.step = step;
+}
+
+int64_t SignsOfLife::begin_collective(std::string what) {
+  const std::lock_guard lock(state_->mutex);
+  state_->own.collective = std::move(what);
+  return ++state_->own.collectives;
+}
+
+std::optional<News> SignsOfLife::news() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->news;
+}
+
+std::optional<News> SignsOfLife::news_against(int64_t collective) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->news && state_->news->prevents(collective) ? state_->news : std::nullopt;
+}
+
+int64_t SignsOfLife::collectives() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->own.collectives;
+}
+
+void SignsOfLife::watch_all() {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->watching_since) return;
+  state_->watching_since = Clock::now();
+}
+
+void SignsOfLife::stop_watching() {
+  const std::lock_guard lock(state_->mutex);
+  state_->watching_since.reset();
+}
+
+std::vector<Sign> SignsOfLife::look(milliseconds watched, int64_t collective) {
+  watch_all();
+  std::unique_lock lock(state_->mutex);
+  const auto from = *state_->watching_since + watched;
+  const auto useless = [&] {
+    return state_->finished || (state_->news && state_->news->prevents(collective));
+  };
+  const auto until = std::max(from, Clock::now()) + kFarewell;
+  if (!state_->changed.wait_until(lock, until,
+                                  [&] { return useless() || state_->looked_at >= from; }) ||
+      useless()) {
+    return {};
+  }
+  std::vector<Sign> signs;
+  for (const State::Seen& seen : state_->seen) {
+    signs.push_back(seen.sign);
+    signs.back().silence = std::chrono::duration_cast<milliseconds>(Clock::now() - seen.changed);
+  }
+  return signs;
+}
+
+milliseconds SignsOfLife::store_silence() const {
+  const std::lock_guard lock(state_->mutex);
+  return std::chrono::duration_cast<milliseconds>(Clock::now() - state_->answered);
+}
+
+std::optional<int64_t> SignsOfLife::last_step(int rank) const {
+  const std::lock_guard lock(state_->mutex);
+  const Sign& sign = state_->seen[static_cast<size_t>(rank)].sign;
+  return sign.beat < 0 ? std::nullopt : std::optional(sign.step);
+}
+
+void SignsOfLife::tell(News news) {
+  std::unique_lock lock(state_->mutex);
+  if (state_->news || state_->finished) return;
+  state_->to_tell = std::move(news);
+  state_->changed.notify_all();
+  state_->changed.wait_for(lock, kFarewell, [&] { return state_->news || state_->finished; });
+}
+
+void SignsOfLife::leave(News::Kind kind, const std::string& reason) {
+  std::unique_lock lock(state_->mutex);
+  if (std::exchange(state_->leaving, true)) return;
+  if (!state_->news) {
+    state_->to_tell = News{.kind = kind,
+                           .collectives = state_->own.collectives,
+                           .text = fmt::format("rank {} left at step {}: {}", state_->rank(),
+                                               state_->own.step, reason)};
+  }
+  state_->changed.notify_all();
+  state_->changed.wait_for(lock, kFarewell + seconds(1), [&] { return state_->finished; });
+}
+
+}  // namespace tensorpack::detail

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// How processes know of each other's fate when a collective does not end.
+//
+// A thread in each process writes a beat (a counter, the step, the collective it is in) to the
+// shared store about once a second, and reads there the news: the first rank that left or was found
+// gone, and why. All calls to the store are made by that thread, because they block when the
+// network is cut; nobody waits for it without a limit.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tensorpack/distributed/detail/c10d.h"
+#include "tensorpack/utils/launch_environment.h"
+
+namespace tensorpack::detail {
+
+/// What a user can do when a rank is gone.
+constexpr const char* kHowToGoOn =
+    "Its own output or its host tells why; start the job again, from its latest checkpoint.";
+
+/// Why the processes cannot go on together.
+struct News {
+  enum class Kind {
+    kGone,    ///< a rank was found missing
+    kFailed,  ///< a rank left with a reason
+    kDone,    ///< a rank left because its work was done
+  };
+  Kind kind = Kind::kGone;
+  /// For a rank that left: how many collectives it has begun. The others can still complete those.
+  int64_t collectives = 0;
+  /// "rank 2 left at step 57: ...", without the place of who says it.
+  std::string text{};
+
+  /// Who has left all the same takes part in what it has begun.
+  bool prevents(int64_t collective) const {
+    return kind == Kind::kGone || collective > collectives;
+  }
+};
+
+/// What a rank said last.
+struct Sign {
+  int64_t beat = -1;
+  int64_t step = 0;
+  /// How many collectives it has begun, and the last of them in words.
+  int64_t collectives = 0;
+  std::string collective{};
+  /// How long the beat has stood still, as far as it was watched.
+  std::chrono::milliseconds silence{};
+};
+
+struct SignsOfLifeOptions {
+  /// A connection of its own.
+  std::shared_ptr<SharedStore> store;
+  LaunchEnvironment environment;
+  /// Without a sign for so long a rank counts as gone, even if no connection broke.
+  std::chrono::milliseconds longest_silence = std::chrono::seconds(30);
+  /// Called on the thread when the news is that somebody is missing.
+  std::function<void()> on_missing = [] {};
+};
+
+class SignsOfLife {
+ public:
+  explicit SignsOfLife(SignsOfLifeOptions options);
+  /// Leaves, if that was not done.
+  ~SignsOfLife();
+  SignsOfLife(const SignsOfLife&) = delete;
+  SignsOfLife& operator=(const SignsOfLife&) = delete;
+
+  /// Writes the first sign of a rank, which must be there before anybody looks for it.
+  static void write_first(SharedStore& store, int rank);
+
+  void set_step(int64_t step);
+  /// Counts a collective and returns its number, from 1.
+  int64_t begin_collective(std::string what);
+
+  std::optional<News> news() const;
+  /// The news if they keep the collective of this number from ending.
+  std::optional<News> news_against(int64_t collective) const;
+  int64_t collectives() const;
+
+  /// From now on reads the signs of all ranks often, not only of the next one.
+  void watch_all();
+  void stop_watching();
+  /// The signs of all ranks, watched for at least `watched`. Empty when the store does not answer,
+  /// or as soon as there are news against the collective.
+  std::vector<Sign> look(std::chrono::milliseconds watched, int64_t collective);
+  /// How long the store has not answered.
+  std::chrono::milliseconds store_silence() const;
+  /// The last step that a rank was seen in, if it was ever seen.
+  std::optional<int64_t> last_step(int rank) const;
+
+  /// Tells it to all, unless there is older news.
+  void tell(News news);
+  /// Tells why this process takes no more part, and returns when the others can know it.
+  void leave(News::Kind kind, const std::string& reason);
+
+ private:
+  struct State;
+  static void run(const std::shared_ptr<State>& state);
+
+  std::shared_ptr<State> state_;  // shared with the thread, which may be stuck in a call
+};
+
+}  // namespace tensorpack::detail

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/distributed/process_group.h"
+
+#include <utility>
+
+#include "tensorpack/distributed/detail/c10d_group.h"
+#include "tensorpack/distributed/detail/rendezvous.h"
+#include "tensorpack/utils/env.h"
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+
+namespace {
+
+class NothingToWaitFor final : public Collective {
+ public:
+  void wait() override {}
+};
+
+/// A process alone: everything is done before it begins.
+class GroupOfOne final : public ProcessGroup {
+ public:
+  explicit GroupOfOne(LaunchEnvironment environment) : ProcessGroup(std::move(environment)) {}
+
+  std::unique_ptr<Collective> begin_sum(const at::Tensor& /*tensor*/) override {
+    return std::make_unique<NothingToWaitFor>();
+  }
+  void broadcast(const at::Tensor& /*tensor*/, int root) override {
+    TP_CHECK(root == 0, "broadcast", "there is no rank {}: this process is alone.", root);
+  }
+  std::vector<std::string> gather(const std::string& bytes) override { return {bytes}; }
+  void barrier() override {}
+  void check() override {}
+  void set_step(int64_t /*step*/) override {}
+  void leave(const std::string& /*reason*/) override {}
+};
+
+}  // namespace
+
+std::chrono::milliseconds default_collective_timeout() {
+  const double seconds = env_double("TENSORPACK_TIMEOUT").value_or(300);
+  TP_CHECK(seconds > 0, "TENSORPACK_TIMEOUT", "the timeout must be positive, got {} s.", seconds);
+  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroup::create(ProcessGroupOptions options) {
+  const LaunchEnvironment& place = options.environment;
+  TP_CHECK(place.size >= 1 && place.rank >= 0 && place.rank < place.size, "ProcessGroup",
+           "there is no rank {} among {} processes.", place.rank, place.size);
+  TP_CHECK(options.timeout.count() > 0, "ProcessGroup", "the timeout must be positive, got {} ms.",
+           options.timeout.count());
+  // Most users have one process: they pay nothing.
+  if (place.size == 1 && options.backend == CollectiveBackend::kAuto) {
+    return std::make_shared<GroupOfOne>(place);
+  }
+  return detail::make_c10d_group(options, detail::meet(place, options.timeout));
+}
+
+}  // namespace tensorpack

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank of a job, for tests that start processes:
+//
+//   distributed_worker basic             does every collective once and checks the result
+//   distributed_worker loop steps=5 [rank=1 at=3 act=die|hang|stop|leave|finish|elsewhere]
+//
+// sums in a loop, and has one rank misbehave in a step. `timeout=` is in seconds. Errors are
+// printed, and end it with status 3.
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <thread>
+
+#include "tensorpack/distributed/process_group.h"
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+namespace {
+
+using Arguments = std::map<std::string, std::string>;
+
+void say(const std::string& text) {
+  fmt::print("{}\n", text);
+  std::fflush(stdout);
+}
+
+void do_everything_once(ProcessGroup& group) {
+  const at::Tensor sum = at::full({1000}, group.rank() + 1.0);
+  group.begin_sum(sum)->wait();
+  const double expected = group.size() * (group.size() + 1) / 2.0;
+  TP_CHECK(at::equal(sum, at::full({1000}, expected)), "worker", "wrong sum: {}",
+           sum[0].item<double>());
+  const at::Tensor values = at::full({3}, group.rank());
+  group.broadcast(values, group.size() - 1);
+  TP_CHECK(values[0].item<int>() == group.size() - 1, "worker", "wrong broadcast");
+  const auto texts = group.gather(std::string(static_cast<size_t>(group.rank()), 'x'));
+  TP_CHECK(texts.back().size() + 1 == texts.size(), "worker", "wrong gather");
+  group.barrier();
+}
+
+void misbehave(ProcessGroup& group, const std::string& act) {
+  say(fmt::format("rank {} will {}", group.rank(), act));
+  if (act == "die") std::raise(SIGKILL);
+  if (act == "stop") std::raise(SIGSTOP);
+  if (act == "hang") std::this_thread::sleep_for(std::chrono::hours(1));
+  if (act == "leave") group.leave("out of luck.");
+  if (act == "elsewhere") group.broadcast(at::zeros({3}), 0);
+}
+
+void loop(ProcessGroup& group, const Arguments& arguments) {
+  const auto value = [&](const std::string& name, const std::string& otherwise) {
+    return arguments.count(name) != 0 ? arguments.at(name) : otherwise;
+  };
+  const int steps = std::stoi(value("steps", "1000000"));
+  const bool bad = std::stoi(value("rank", "-1")) == group.rank();
+  const int at = std::stoi(value("at", "-1"));
+  const at::Tensor tensor = at::ones({1 << 16});
+  for (int step = 0; step < steps; ++step) {
+    group.set_step(step);
+    if (bad && step == at) {
+      misbehave(group, value("act", ""));
+      if (value("act", "") == "finish") return;
+    }
+    group.begin_sum(tensor.clone())->wait();
+    if (step == 0) say(fmt::format("rank {} pid {} has begun", group.rank(), getpid()));
+    // Long enough for signs of life between the steps, and for a test to act.
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::stoi(value("pause", "100"))));
+  }
+}
+
+int run(const std::string& mode, const Arguments& arguments) {
+  ProcessGroupOptions options;
+  if (arguments.count("timeout") != 0) {
+    options.timeout =
+        std::chrono::milliseconds(static_cast<int64_t>(1000 * std::stod(arguments.at("timeout"))));
+  }
+  const auto group = ProcessGroup::create(options);
+  do_everything_once(*group);
+  if (mode == "loop") loop(*group, arguments);
+  const LaunchEnvironment& place = group->environment();
+  say(fmt::format("rank {} of {} is done (local {} of {}, attempt {}, by {})", place.rank,
+                  place.size, place.local_rank, place.local_size, place.attempt, place.launcher));
+  return 0;
+}
+
+}  // namespace
+}  // namespace tensorpack
+
+int main(int argc, char** argv) {
+  tensorpack::Arguments arguments;
+  for (int i = 2; i < argc; ++i) {
+    const std::string word = argv[i];
+    const size_t equals = word.find('=');
+    arguments[word.substr(0, equals)] = word.substr(equals + 1);
+  }
+  try {
+    return tensorpack::run(argc > 1 ? argv[1] : "basic", arguments);
+  } catch (const std::exception& error) {
+    tensorpack::say(std::string("error: ") + error.what());
+    return 3;
+  }
+}

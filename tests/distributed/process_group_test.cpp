@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/distributed/process_group.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include "tensorpack/utils/env.h"
+#include "tests/distributed/ranks.h"
+#include "tests/support/throws.h"
+
+namespace tensorpack {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::AnyOf;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::MatchesRegex;
+
+const auto kDtypes = {at::kFloat, at::kDouble, at::kHalf,        at::kBFloat16,
+                      at::kByte,  at::kChar,   at::kShort,       at::kInt,
+                      at::kLong,  at::kBool,   at::kComplexFloat};
+
+TEST(ProcessGroupTest, AProcessAloneNeedsNoNetwork) {
+  const auto group = ProcessGroup::create({.environment = {.master_address = "no.such.host"}});
+  EXPECT_EQ(group->size(), 1);
+  EXPECT_TRUE(group->is_chief());
+  const at::Tensor tensor = at::ones({2});
+  group->begin_sum(tensor)->wait();
+  group->broadcast(tensor);
+  EXPECT_TRUE(at::equal(tensor, at::ones({2})));
+  EXPECT_THAT(group->gather("one"), ElementsAre("one"));
+  group->barrier();
+  group->check();
+  group->leave("done");
+  EXPECT_ERROR(group->broadcast(tensor, 1), "there is no rank 1: this process is alone");
+}
+
+TEST(ProcessGroupTest, OneRankCanHaveARealBackend) {
+  const auto group = ProcessGroup::create({.environment = {}, .backend = CollectiveBackend::kGloo});
+  const at::Tensor tensor = at::ones({2});
+  group->begin_sum(tensor)->wait();
+  EXPECT_TRUE(at::equal(tensor, at::ones({2})));
+  EXPECT_THAT(group->gather("one"), ElementsAre("one"));
+}
+
+TEST(ProcessGroupTest, EveryDtypeIsSummed) {
+  EXPECT_THAT(run_ranks(3, seconds(20),
+                        [](const auto& group) {
+                          for (const auto dtype : kDtypes) {
+                            const at::Tensor tensor = at::full({5}, group->rank() + 1, dtype);
+                            group->begin_sum(tensor)->wait();
+                            EXPECT_TRUE(at::equal(tensor, at::full({5}, 6, dtype))) << tensor;
+                          }
+                        }),
+              Each(IsEmpty()));
+}
+
+TEST(ProcessGroupTest, ATrueOfAnyRankIsTheSumOfBooleans) {
+  EXPECT_THAT(run_ranks(2, seconds(20),
+                        [](const auto& group) {
+                          const at::Tensor tensor = at::zeros({3}, at::kBool);
+                          tensor[group->rank()] = true;
+                          tensor[0] = true;
+                          group->begin_sum(tensor)->wait();
+                          EXPECT_TRUE(at::equal(tensor, at::tensor({1, 1, 0}).to(at::kBool)));
+                        }),
+              Each(IsEmpty()));
+}
+
+TEST(ProcessGroupTest, EveryDtypeIsBroadcastBitByBit) {
+  EXPECT_THAT(
+      run_ranks(3, seconds(20),
+                [](const auto& group) {
+                  for (const auto dtype : kDtypes) {
+                    const at::Tensor tensor = at::full({2, 3}, group->rank() == 2 ? 1 : 0, dtype);
+                    group->broadcast(tensor, 2);
+                    EXPECT_TRUE(at::equal(tensor, at::ones({2, 3}, dtype))) << tensor;
+                  }
+                }),
+      Each(IsEmpty()));
+}
+
+TEST(ProcessGroupTest, AnyLayoutAndSizeIsExchanged) {
+  const at::Tensor image = at::arange(2 * 3 * 4 * 4, at::kFloat).view({2, 3, 4, 4});
+  EXPECT_THAT(run_ranks(2, seconds(20),
+                        [&](const auto& group) {
+                          // Each rank may have its own layout: what counts are the elements.
+                          at::Tensor tensor = group->rank() == 0
+                                                  ? image.contiguous(at::MemoryFormat::ChannelsLast)
+                                                  : image.clone();
+                          if (group->rank() == 0) tensor = tensor.clone();
+                          group->begin_sum(tensor)->wait();
+                          EXPECT_TRUE(at::equal(tensor, 2 * image));
+
+                          const at::Tensor whole = at::full({4, 4}, group->rank() + 1.0);
+                          const at::Tensor column = whole.select(1, 2);
+                          group->begin_sum(column)->wait();
+                          EXPECT_TRUE(at::equal(column, at::full({4}, 3.0)));
+                          EXPECT_EQ(whole[0][0].item<double>(), group->rank() + 1.0);
+                          group->broadcast(whole.t());
+                          EXPECT_EQ(whole[1][1].item<double>(), 1.0);
+
+                          const at::Tensor scalar = at::scalar_tensor(group->rank());
+                          group->broadcast(scalar, 1);
+                          EXPECT_EQ(scalar.item<int>(), 1);
+                          const at::Tensor empty = at::empty({0, 3});
+                          group->begin_sum(empty)->wait();
+                          group->broadcast(empty);
+
+                          at::Tensor parameter = at::ones({2}).set_requires_grad(true);
+                          group->begin_sum(parameter)->wait();
+                          EXPECT_EQ(parameter[0].template item<float>(), 2);
+                        }),
+              Each(IsEmpty()));
+}
+
+TEST(ProcessGroupTest, ManySumsMayBeUnderWay) {
+  EXPECT_THAT(run_ranks(2, seconds(20),
+                        [](const auto& group) {
+                          std::vector<at::Tensor> buckets;
+                          std::vector<std::unique_ptr<Collective>> sums;
+                          for (int i = 0; i < 50; ++i) {
+                            buckets.push_back(at::full({1000 + i}, i));
+                            sums.push_back(group->begin_sum(buckets.back()));
+                          }
+                          for (auto& sum : sums) sum->wait();
+                          sums.front()->wait();  // a second time is no mistake
+                          for (int i = 0; i < 50; ++i) {
+                            EXPECT_EQ(buckets[static_cast<size_t>(i)].sum().item<int>(),
+                                      2 * i * (1000 + i));
+                          }
+                        }),
+              Each(IsEmpty()));
+}
+
+TEST(ProcessGroupTest, TextsOfAnyLengthAreGathered) {
+  EXPECT_THAT(
+      run_ranks(
+          3, seconds(20),
+          [](const auto& group) {
+            const std::string texts[] = {"", std::string("a\0b", 3), std::string(100000, 'x')};
+            EXPECT_THAT(group->gather(texts[group->rank()]),
+                        ElementsAre(texts[0], texts[1], texts[2]));
+            EXPECT_THAT(group->gather(""), ElementsAre("", "", ""));
+          }),
+      Each(IsEmpty()));
+}
+
+TEST(ProcessGroupTest, WrongTensorsAndRanksAreErrors) {
+  EXPECT_THAT(
+      run_ranks(2, seconds(20),
+                [](const auto& group) {
+                  EXPECT_ERROR(group->begin_sum({}), "this one is undefined. Make it dense.");
+                  EXPECT_ERROR(group->broadcast(at::zeros({2, 2}).to_sparse()), "is sparse");
+                  EXPECT_ERROR(group->broadcast(at::zeros({2}), 2), "no rank 2 to broadcast from");
+                  group->barrier();
+                }),
+      Each(IsEmpty()));
+  EXPECT_ERROR(ProcessGroup::create({.environment = place_of(2, 2, 1)}), "no rank 2 among 2");
+  const ScopedEnv timeout("TENSORPACK_TIMEOUT", "0");
+  EXPECT_ERROR(ProcessGroup::create(), "must be positive, got 0 s");
+}
+
+TEST(ProcessGroupTest, WhoLeavesTellsTheOthersWhy) {
+  const auto errors = run_ranks(3, seconds(60), [](const auto& group) {
+    group->set_step(57);
+    group->barrier();
+    if (group->rank() == 1) {
+      group->leave("the disk is full.");
+      EXPECT_ERROR(group->barrier(), "this process has left the group");
+      return;
+    }
+    group->begin_sum(at::ones({10}))->wait();
+  });
+  EXPECT_THAT(errors[0], HasSubstr("[rank 0 of 3] rank 1 left at step 57: the disk is full."));
+  EXPECT_THAT(errors[1], IsEmpty());
+  EXPECT_THAT(errors[2], HasSubstr("[rank 2 of 3] rank 1 left at step 57: the disk is full."));
+}
+
+TEST(ProcessGroupTest, TheReasonOfRankZeroArrivesThoughItHostsTheStore) {
+  const auto errors = run_ranks(2, seconds(60), [](const auto& group) {
+    group->set_step(3);
+    group->barrier();
+    if (group->rank() == 0) return group->leave("Ctrl-C.");
+    group->barrier();
+  });
+  EXPECT_THAT(errors[1], HasSubstr("[rank 1 of 2] rank 0 left at step 3: Ctrl-C."));
+}
+
+TEST(ProcessGroupTest, WhoEndsEarlierIsNamed) {
+  const auto errors = run_ranks(2, seconds(60), [](const auto& group) {
+    group->barrier();
+    group->set_step(8);
+    if (group->rank() == 1) return;
+    group->barrier();
+  });
+  EXPECT_THAT(errors[0], HasSubstr("rank 1 left at step 8: it closed its process group."));
+}
+
+TEST(ProcessGroupTest, WhoHangsIsNamedWithItsStep) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto errors = run_ranks(3, milliseconds(1000), [](const auto& group) {
+    group->barrier();
+    group->set_step(group->rank() == 2 ? 55 : 57);
+    if (group->rank() == 2) std::this_thread::sleep_for(seconds(4));
+    group->barrier();
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(12));
+  for (const auto& error : errors) {
+    EXPECT_THAT(error, MatchesRegex("\\[rank . of 3\\] rank 2 is alive but has not come to this "
+                                    "collective for 1.0 s; it is in step 55..*"));
+  }
+}
+
+TEST(ProcessGroupTest, AnotherOrderIsNamed) {
+  const auto errors = run_ranks(2, milliseconds(500), [](const auto& group) {
+    group->set_step(4);
+    if (group->rank() == 0) {
+      group->begin_sum(at::ones({10}))->wait();
+    } else {
+      group->broadcast(at::ones({20}), 1);
+      group->barrier();
+    }
+  });
+  // Who notices first speaks for both.
+  EXPECT_THAT(
+      errors[0],
+      AnyOf(HasSubstr("rank 1 is in another collective than rank 0: broadcast of 20 Float in "
+                      "step 4, not sum of 10 Float in step 4."),
+            HasSubstr("rank 0 is in another collective than rank 1: sum of 10 Float in step "
+                      "4, not broadcast of 20 Float in step 4.")));
+}
+
+TEST(ProcessGroupTest, AfterAFailureItSaysSoAtOnce) {
+  const auto errors = run_ranks(2, milliseconds(500), [](const auto& group) {
+    if (group->rank() == 1) return std::this_thread::sleep_for(seconds(4));
+    const auto first = group->begin_sum(at::ones({10}));
+    const auto second = group->begin_sum(at::ones({10}));
+    EXPECT_ERROR(first->wait(), "rank 1 is alive but has not come");
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_ERROR(second->wait(), "of no more use after this failure: rank 1 is alive but");
+    EXPECT_ERROR(group->barrier(), "of no more use after this failure: rank 1 is alive but");
+    EXPECT_ERROR(group->check(), "of no more use after this failure: rank 1 is alive but");
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(500));
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+TEST(ProcessGroupTest, RanksThatDoNotComeAreNamed) {
+  const int port = free_port();
+  std::string errors[2];
+  std::vector<std::thread> threads;
+  for (const int rank : {0, 2}) {
+    threads.emplace_back([&, rank] {
+      try {
+        ProcessGroup::create(
+            {.environment = place_of(rank, 5, port), .timeout = milliseconds(1000)});
+      } catch (const Error& error) {
+        errors[rank / 2] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(errors[0], HasSubstr("[rank 0 of 5] ranks 1, 3, 4 of 5 did not come within 1 s. Look "
+                                   "whether they were started"));
+  // Rank 0 may have given up, and its store with it, a moment before.
+  EXPECT_THAT(errors[1], AnyOf(HasSubstr("[rank 2 of 5] ranks 1, 3, 4 of 5 did not come"),
+                               HasSubstr("rank 0 at 127.0.0.1:")));
+}
+
+TEST(ProcessGroupTest, ARankZeroThatCannotBeReachedIsNamed) {
+  const int port = free_port();
+  EXPECT_ERROR(
+      ProcessGroup::create({.environment = place_of(1, 2, port), .timeout = milliseconds(300)}),
+      "[rank 1 of 2] rank 0 could not be reached at 127.0.0.1:" + std::to_string(port) +
+          " for 0.3 s: Connection refused. Look whether it was started");
+  LaunchEnvironment elsewhere = place_of(1, 2, port);
+  elsewhere.master_address = "no-such-host.invalid";
+  EXPECT_ERROR(ProcessGroup::create({.environment = elsewhere, .timeout = milliseconds(300)}),
+               "the name 'no-such-host.invalid' is not known");
+}
+
+TEST(ProcessGroupTest, TwoJobsAtOnePortAreToldApart) {
+  const auto errors = run_ranks(2, seconds(20), [](const auto& group) {
+    group->barrier();
+    if (group->rank() == 0) {
+      EXPECT_ERROR(ProcessGroup::create(
+                       {.environment = group->environment(), .timeout = milliseconds(1000)}),
+                   "cannot listen at port");
+    } else {
+      EXPECT_ERROR(ProcessGroup::create(
+                       {.environment = group->environment(), .timeout = milliseconds(1000)}),
+                   "another process has come to 127.0.0.1");
+    }
+    group->barrier();
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+}  // namespace
+}  // namespace tensorpack

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Real processes, and what the others say when one of them is lost.
+#include <gmock/gmock.h>
+
+#include "tests/distributed/workers.h"
+
+namespace tensorpack {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(WorkerProcessTest, ProcessesFindEachOtherByVariables) {
+  const auto workers = start_workers(2, {"basic"});
+  for (int rank = 0; rank < 2; ++rank) {
+    ChildProcess& worker = *workers[static_cast<size_t>(rank)];
+    EXPECT_EQ(worker.wait(), 0);
+    EXPECT_THAT(worker.output(), HasSubstr("rank " + std::to_string(rank) + " of 2 is done"));
+  }
+}
+
+TEST(WorkerProcessTest, ADeadRankIsNamedWithinSeconds) {
+  const auto workers = start_workers(4, {"loop", "rank=2", "at=15", "act=die", "timeout=60"});
+  ASSERT_TRUE(workers[2]->read_until("will die"));
+  const auto begin = std::chrono::steady_clock::now();
+  for (const size_t rank : {0, 1, 3}) {
+    EXPECT_EQ(workers[rank]->wait(), 3);
+    EXPECT_THAT(workers[rank]->output(),
+                testing::ContainsRegex("error: \\[rank " + std::to_string(rank) +
+                                       " of 4\\] rank 2 is gone: no sign of life for .* s, last "
+                                       "seen in step 1?[0-9]\\. "));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(12));
+  EXPECT_EQ(workers[2]->wait(), 1000 + SIGKILL);
+}
+
+TEST(WorkerProcessTest, ADeadRankZeroIsNamed) {
+  const auto workers = start_workers(2, {"loop", "rank=0", "at=2", "act=die", "timeout=60"});
+  EXPECT_EQ(workers[1]->wait(), 3);
+  EXPECT_THAT(workers[1]->output(),
+              HasSubstr("error: [rank 1 of 2] rank 0 is gone: its connection at 127.0.0.1:"));
+}
+
+TEST(WorkerProcessTest, AStoppedRankIsNamedAtTheTimeout) {
+  const auto workers = start_workers(2, {"loop", "rank=1", "at=2", "act=stop", "timeout=3"});
+  EXPECT_EQ(workers[0]->wait(), 3);
+  EXPECT_THAT(workers[0]->output(), HasSubstr("[rank 0 of 2] rank 1 is gone: no sign of life for"));
+}
+
+}  // namespace
+}  // namespace tensorpack
