@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "benchmarks/engine_models.h"
+#include "benchmarks/graph_parameters.h"
 #include "benchmarks/groups.h"
 #include "benchmarks/peer_process.h"
 #include "tensorpack/optim/sgd.h"
@@ -17,22 +18,6 @@
 
 namespace tensorpack::bench {
 namespace {
-
-// Parameters as variables of the graph.
-struct GraphParameters {
-  at::Tensor weight(const std::string& name, at::IntArrayRef shape) {
-    return get_variable(name, shape,
-                        {.init = init::he_normal(), .channels_last = true});  // as Conv2D does
-  }
-  at::Tensor bias(const std::string& name, int64_t size) { return get_variable(name, {size}); }
-  at::Tensor scale(const std::string& name, int64_t size) {
-    return get_variable(name, {size}, init::ones());
-  }
-  at::Tensor statistic(const std::string& name, int64_t size, double first) {
-    return get_variable(name, {size},
-                        {.init = init::constant(first), .role = VariableRole::kModel});
-  }
-};
 
 // One model, trained by one executor.
 class Training {

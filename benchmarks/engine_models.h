@@ -61,6 +61,13 @@ at::Tensor resnet18(P& p, at::Tensor x) {
   return dense(p, "fc", at::adaptive_avg_pool2d(x, {1, 1}).flatten(1), 10);
 }
 
+/// 6 million parameters for little arithmetic: what towers exchange takes as long as what they compute.
+template <typename P>
+at::Tensor wide_mlp(P& p, at::Tensor x) {
+  for (int i = 0; i < 6; ++i) x = at::relu(dense(p, "fc" + std::to_string(i), x, 1024));
+  return dense(p, "fc6", x, 10);
+}
+
 struct Workload {
   std::string model;
   std::vector<int64_t> batch;  // the shape of one batch
@@ -68,6 +75,7 @@ struct Workload {
 inline Workload workload(const std::string& model) {
   if (model == "mlp64") return {model, {32, 64}};
   if (model == "lenet") return {model, {128, 1, 28, 28}};
+  if (model == "wide_mlp") return {model, {64, 1024}};
   return {model, {64, 3, 32, 32}};
 }
 
@@ -75,6 +83,7 @@ template <typename P>
 at::Tensor logits_of(const std::string& model, P& p, const at::Tensor& x) {
   if (model == "mlp64") return mlp64(p, x);
   if (model == "lenet") return lenet(p, x);
+  if (model == "wide_mlp") return wide_mlp(p, x);
   return resnet18(p, x);
 }
 

@@ -9,6 +9,7 @@ namespace tensorpack::bench {
 void add_engine_benchmarks(Suite& suite);
 void add_models_benchmarks(Suite& suite);
 void add_optim_benchmarks(Suite& suite);
+void add_parallel_benchmarks(Suite& suite);
 void add_trainer_benchmarks(Suite& suite);
 void add_utils_benchmarks(Suite& suite);
 

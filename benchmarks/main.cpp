@@ -32,6 +32,7 @@ int run(int argc, char** argv) {
   add_engine_benchmarks(suite);
   add_models_benchmarks(suite);
   add_optim_benchmarks(suite);
+  add_parallel_benchmarks(suite);
 
   if (list) {
     for (const auto& name : suite.names()) fmt::print("{}\n", name);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/callbacks/inference_runner.h"
 
+#include <torch/csrc/jit/serialization/pickle.h>
+
 #include <algorithm>
 
 #include "tensorpack/callbacks/fetch_spec.h"
@@ -47,6 +49,7 @@ InferenceRunner::InferenceRunner(InferenceInput input, OwnedList<Inferencer> inf
     : input_(std::move(input)), inferencers_(std::move(inferencers)), options_(std::move(options)) {
   TP_CHECK(!inferencers_.empty(), "InferenceRunner",
            "there is no inferencer. Pass at least one, such as ScalarStats({{\"cost\"}}).");
+  set_chief_only(!options_.on_all_processes);
 }
 
 void InferenceRunner::setup_graph() {
@@ -90,21 +93,11 @@ void InferenceRunner::before_train() {
 
 void InferenceRunner::trigger() {
   for (Inferencer& inferencer : inferencers_) inferencer.before_inference();
-  input_.start();
-  ProgressMeter meter({.total = input_.size().value_or(0), .description = tower_->name()});
-  // Read one run late, so that a device has the next one to do meanwhile.
-  std::optional<FetchedValues> unread;
-  while (const std::optional<DataPoint> datapoint = input_.next()) {
-    FetchedValues values = trainer().sess().run(tower_->op(), fetches_, feeds(*datapoint));
-    if (unread) hand_out(*unread);
-    unread = std::move(values);
-    meter.advance();
+  if (options_.on_all_processes && trainer().processes() != nullptr) {
+    run_pass_on_all(*trainer().processes());
+  } else {
+    run_pass([&](const std::vector<at::Tensor>& values) { hand_out(values); });
   }
-  if (unread) hand_out(*unread);
-  meter.close();
-  input_.stop();
-  if (meter.done() == 0)
-    log::warning("[InferenceRunner] the data of '{}' is empty.", tower_->name());
   for (Inferencer& inferencer : inferencers_) {
     for (const auto& [name, value] : inferencer.after_inference()) {
       trainer().monitors().put_scalar(name, value);
@@ -112,7 +105,42 @@ void InferenceRunner::trigger() {
   }
 }
 
-void InferenceRunner::hand_out(const FetchedValues& values) {
+// Hands what was fetched for every datapoint to `take`.
+void InferenceRunner::run_pass(const std::function<void(std::vector<at::Tensor>)>& take) {
+  input_.start();
+  ProgressMeter meter({.total = input_.size().value_or(0), .description = tower_->name()});
+  const auto read = [&](const FetchedValues& values) {
+    std::vector<at::Tensor> tensors;
+    for (size_t i = 0; i < fetches_.size(); ++i) tensors.push_back(values[i]);
+    take(std::move(tensors));
+  };
+  // Read one run late, so that a device has the next one to do meanwhile.
+  std::optional<FetchedValues> unread;
+  while (const std::optional<DataPoint> datapoint = input_.next()) {
+    FetchedValues values = trainer().sess().run(tower_->op(), fetches_, feeds(*datapoint));
+    if (unread) read(*unread);
+    unread = std::move(values);
+    meter.advance();
+  }
+  if (unread) read(*unread);
+  meter.close();
+  input_.stop();
+  if (meter.done() == 0) {
+    log::warning("[InferenceRunner] the data of '{}' is empty.", tower_->name());
+  }
+}
+
+void InferenceRunner::run_pass_on_all(ProcessGroup& processes) {
+  c10::List<std::vector<at::Tensor>> own;
+  run_pass([&](std::vector<at::Tensor> values) { own.push_back(std::move(values)); });
+  const std::vector<char> bytes = torch::jit::pickle_save(own);
+  for (const std::string& text : processes.gather(std::string(bytes.begin(), bytes.end()))) {
+    const c10::IValue all = torch::jit::pickle_load(std::vector<char>(text.begin(), text.end()));
+    for (const c10::IValue& values : all.toListRef()) hand_out(values.toTensorVector());
+  }
+}
+
+void InferenceRunner::hand_out(const std::vector<at::Tensor>& values) {
   for (size_t i = 0; i < inferencers_.size(); ++i) {
     std::vector<at::Tensor> own;
     for (size_t index : indices_[i]) own.push_back(values[index]);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <concepts>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,6 +53,10 @@ struct InferenceRunnerOptions {
   std::optional<TowerFunc> tower_func = {};
   std::vector<TensorSpec> inputs = {};
   std::optional<c10::Device> device = {};  ///< the graph's when empty
+  /// Every process that trains runs the model on data of its own, which shard({.equal = false})
+  /// divides, and all hand each other what they computed: inferencers see it all, in the order of
+  /// the processes, and report the same everywhere. Otherwise the chief does all.
+  bool on_all_processes = false;
 };
 
 /// Runs the model in prediction mode over a data set, whenever triggered, and reports what the
@@ -74,7 +79,9 @@ class InferenceRunner final : public Callback {
 
  private:
   void check_fetches();
-  void hand_out(const FetchedValues& values);
+  void run_pass(const std::function<void(std::vector<at::Tensor>)>& take);
+  void run_pass_on_all(ProcessGroup& processes);
+  void hand_out(const std::vector<at::Tensor>& values);
   Feeds feeds(const DataPoint& datapoint) const;
 
   InferenceInput input_;

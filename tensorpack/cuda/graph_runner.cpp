@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "tensorpack/graph/exchange.h"
 #include "tensorpack/graph/phase_log.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
@@ -109,11 +110,17 @@ GraphRunner::GraphRunner(std::string op_name, const Trace& trace,
                        .options = value.options,
                        .is_written = is_written(trace, value.storage)});
   }
+  exchanges_ = std::any_of(trace.nodes.begin(), trace.nodes.end(),
+                           [](const Node& node) { return node.is_collective; });
   if (const auto obstacle = obstacle_to_capture(trace)) give_up(*obstacle);
 }
 
 std::vector<at::Tensor> GraphRunner::run(const std::vector<at::Tensor>& inputs) {
   const c10::cuda::CUDAGuard on_device(space_->device);
+  const Exchange* exchange = current_exchange();
+  if (may_capture_ && exchanges_ && exchange != nullptr && !exchange->is_capturable()) {
+    give_up("towers exchange gradients through the host");
+  }
   if (may_capture_ && !is_warm_) return warm_up(inputs);
   if (may_capture_ && (!capture_ || have_moved(inputs))) {
     place_inputs(inputs);

@@ -56,6 +56,7 @@ class GraphRunner final : public ProgramRunner {
   std::vector<Input> inputs_;
   std::vector<at::Tensor> outputs_;  // where the captured work leaves the fetched values
   std::optional<Capture> capture_;
+  bool exchanges_ = false;  // with other towers
   bool is_warm_ = false;
   bool may_capture_ = true;
 };

@@ -33,6 +33,7 @@ class GroupOfOne final : public ProcessGroup {
   void check() override {}
   void set_step(int64_t /*step*/) override {}
   void leave(const std::string& /*reason*/) override {}
+  void stop(const std::string& /*reason*/) override {}
 };
 
 }  // namespace

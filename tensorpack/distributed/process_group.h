@@ -81,6 +81,11 @@ class ProcessGroup {
   /// This process takes no more part, and why: collectives of the others fail with this reason.
   /// Returns when they can know it.
   virtual void leave(const std::string& reason) = 0;
+  /// As leave(), but the others are to end normally: their collectives throw StopTraining.
+  virtual void stop(const std::string& reason) = 0;
+
+  /// Whether sums of tensors on CUDA are issued to streams alone, so that they can be captured.
+  virtual bool is_capturable() const { return false; }
 
  protected:
   explicit ProcessGroup(LaunchEnvironment environment) : environment_(std::move(environment)) {}

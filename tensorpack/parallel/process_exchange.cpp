@@ -57,6 +57,8 @@ class ProcessExchange final : public TowerGroup {
     b.sum = options_.processes->begin_sum(b.packed);
   }
 
+  bool is_capturable() const override { return options_.processes->is_capturable(); }
+
   void deliver(Bucket& bucket, size_t index) override {
     PackedBucket& b = packed(bucket);
     {

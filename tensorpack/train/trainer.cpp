@@ -36,15 +36,19 @@ void check_loop(const TrainOptions& options) {
            *options.steps_per_epoch, options.max_epoch, options.starting_step);
 }
 
-// What the other processes are told.
-std::string describe_end(const std::exception_ptr& failure) {
-  if (!failure) return "its training has ended";
+// Tells the other processes why this one takes no more part.
+void leave(ProcessGroup& processes, const std::exception_ptr& failure) {
   try {
-    std::rethrow_exception(failure);
+    if (failure) std::rethrow_exception(failure);
+    processes.leave("its training has ended.");
+  } catch (const EndOfData&) {
+    processes.leave("its data has ended. Give all processes the same amount, as shard() does.");
+  } catch (const StopTraining& stop) {
+    processes.stop(stop.what());
   } catch (const std::exception& error) {
-    return describe(error);
+    processes.leave(describe(error));
   } catch (...) {
-    return "it failed";
+    processes.leave("it failed.");
   }
 }
 
@@ -214,12 +218,14 @@ void Trainer::main_loop(const TrainOptions& options) {
 
   SignalWatch signals;
   std::exception_ptr failure;
+  std::exception_ptr end;  // what ended the loop early, without being a failure
   try {
     callbacks_.before_train();
     loop_.global_step = stored_step();  // callbacks may have changed it
     run_epochs(signals);
   } catch (const StopTraining& stop) {
     log::info("Training was stopped: {}", stop.what());
+    end = std::current_exception();
   } catch (const Interrupted& interrupted) {
     log::warning("Training was {} at global_step = {}.", interrupted.what(), loop_.global_step);
     failure = std::current_exception();
@@ -231,9 +237,9 @@ void Trainer::main_loop(const TrainOptions& options) {
     failure = std::current_exception();
   }
   const std::exception_ptr late_failure = callbacks_.after_train();
-  if (processes_) processes_->leave(describe_end(failure ? failure : late_failure));
+  if (!failure) failure = late_failure;
+  if (processes_) leave(*processes_, failure ? failure : end);
   if (failure) std::rethrow_exception(failure);
-  if (late_failure) std::rethrow_exception(late_failure);
 }
 
 void Trainer::run_epochs(const SignalWatch& signals) {
@@ -241,10 +247,7 @@ void Trainer::run_epochs(const SignalWatch& signals) {
     loop_.epoch_num = epoch;
     log::info("Start epoch {} ...", epoch);
     run_epoch(signals, epoch == loop_.starting_epoch ? loop_.starting_step : 0);
-    if (hooked_sess().should_stop()) {
-      log::info("Training was stopped: a callback asked for it.");
-      return;
-    }
+    if (hooked_sess().should_stop()) throw StopTraining("a callback asked for it.");
   }
   log::info("Training has finished.");
 }

@@ -2,9 +2,12 @@
 // The programs that tests start:
 //   train_child wait <logdir> none|saver|periodic|chatty  trains until a signal ends it
 //   train_child block <logdir> queue|staging              the same, with data that stops coming
-//   train_child resume <logdir> <epochs> <stop> <signal>  trains a network, resuming what is there;
-//                                                         sends itself <signal> after step <stop>,
-//                                                         or at the end of epoch <-stop>
+//   train_child resume <logdir> <epochs> <stop> <signal> [<rank>]
+//                                                         trains a network, resuming what is there;
+//                                                         rank <rank>, or the chief, sends itself
+//                                                         <signal> after step <stop>, or at the end
+//                                                         of epoch <-stop>, unless it was started
+//                                                         again
 //   train_child throw <logdir>                            throws a number
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -20,6 +23,7 @@
 #include "tensorpack/dataflow/fake_data.h"
 #include "tensorpack/dataflow/from_generator.h"
 #include "tensorpack/dataflow/rng.h"
+#include "tensorpack/dataflow/shard.h"
 #include "tensorpack/dataflow/shuffle.h"
 #include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/input_source/staging_input.h"
@@ -29,8 +33,10 @@
 #include "tensorpack/optim/adam.h"
 #include "tensorpack/tower/summary.h"
 #include "tensorpack/train/auto_resume.h"
+#include "tensorpack/train/distributed_trainer.h"
 #include "tensorpack/train/run_main.h"
 #include "tensorpack/train/trainer.h"
+#include "tensorpack/utils/launch_environment.h"
 #include "tensorpack/utils/logger.h"
 
 using namespace tensorpack;  // NOLINT: a program
@@ -90,22 +96,31 @@ void wait_for_data(const std::string& source) {
 // Prints the exact cost of every step.
 class PrintCost final : public Callback {
  public:
-  PrintCost(int64_t stop, int signal) : stop_(stop), signal_(signal) {}
   RunArgs before_run(RunContext&) override { return {.fetches = {"cost"}}; }
   void after_run(RunContext&, const FetchedValues& values) override {
     say(fmt::format("step {}.{} cost {:a}", epoch_num(), global_step(), values[0].item<double>()));
   }
-  void trigger_step() override {
-    if (global_step() == stop_) std::raise(signal_);
+  void trigger_epoch() override { say(fmt::format("end of epoch {}", epoch_num())); }
+};
+
+// Sends a signal to the process of one rank.
+class Raise final : public Callback {
+ public:
+  Raise(int64_t stop, int signal, int rank) : stop_(stop), signal_(signal), rank_(rank) {
+    set_chief_only(false);
   }
-  void trigger_epoch() override {
-    if (epoch_num() == -stop_) std::raise(signal_);
-    say(fmt::format("end of epoch {}", epoch_num()));
-  }
+  void trigger_step() override { raise_if(global_step() == stop_); }
+  void trigger_epoch() override { raise_if(epoch_num() == -stop_); }
 
  private:
+  void raise_if(bool is_due) const {
+    const LaunchEnvironment process = detect_launch();
+    if (is_due && process.rank == rank_ && process.attempt == 0) std::raise(signal_);
+  }
+
   int64_t stop_;
   int signal_;
+  int rank_;
 };
 
 at::Tensor network(const at::Tensor& x, const at::Tensor& y) {
@@ -118,7 +133,7 @@ at::Tensor network(const at::Tensor& x, const at::Tensor& y) {
   return cost;
 }
 
-void train_and_resume(int64_t epochs, int64_t stop, int signal) {
+void train_and_resume(int64_t epochs, const Raise& raise) {
   set_global_seed(7);
   at::manual_seed(7);
   launch_train_with_config(
@@ -126,14 +141,14 @@ void train_and_resume(int64_t epochs, int64_t stop, int signal) {
           .model = {.inputs = {{"x", {-1, 5}}, {"y", {-1}}},
                     .build_graph = network,
                     .optimizer = Adam({.lr = 0.01})},
-          .dataflow = FakeData({{.shape = {5}}, {}}, {.size = 30}) | shuffle() | batch(4),
+          .dataflow = FakeData({{.shape = {5}}, {}}, {.size = 60}) | shuffle() | shard() | batch(4),
           // The saver first: what comes after it must not be lost either.
-          .callbacks = {ModelSaver(), PrintCost(stop, signal), MergeAllSummaries()},
+          .callbacks = {ModelSaver(), Raise(raise), PrintCost(), MergeAllSummaries()},
           .extra_callbacks = OwnedList<Callback>(),
           .steps_per_epoch = 5,
           .max_epoch = epochs,
       }),
-      SimpleTrainer());
+      DistributedTrainer());
 }
 
 }  // namespace
@@ -149,7 +164,9 @@ int main(int argc, char** argv) {
     } else if (words.at(0) == "throw") {
       throw 7;  // NOLINT: that is the point
     } else {
-      train_and_resume(std::stoll(words.at(2)), std::stoll(words.at(3)), std::stoi(words.at(4)));
+      const int rank = words.size() > 5 ? std::stoi(words[5]) : 0;
+      train_and_resume(std::stoll(words.at(2)),
+                       Raise(std::stoll(words.at(3)), std::stoi(words.at(4)), rank));
     }
   });
 }

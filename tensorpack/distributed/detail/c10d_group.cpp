@@ -75,6 +75,8 @@ class C10dGroup final : public ProcessGroup, public std::enable_shared_from_this
   void check() override;
   void set_step(int64_t step) override { signs_->set_step(step); }
   void leave(const std::string& reason) override;
+  void stop(const std::string& reason) override;
+  bool is_capturable() const override { return nccl_ != nullptr; }
 
  private:
   class Sum;
@@ -210,6 +212,11 @@ void C10dGroup::fail(const std::string& text) {
 }
 
 void C10dGroup::fail_by(const News& news) {
+  if (news.kind == News::Kind::kStopped) {
+    failure_ = news.text;
+    unfinished_ = true;
+    throw StopTraining(news.text);
+  }
   fail(news.kind == News::Kind::kGone ? news.text : fmt::format("{} {}", news.text, kHowToGoOn));
 }
 
@@ -426,6 +433,11 @@ void C10dGroup::barrier() {
 void C10dGroup::leave(const std::string& reason) {
   if (std::exchange(left_, true)) return;
   signs_->leave(News::Kind::kFailed, reason);
+}
+
+void C10dGroup::stop(const std::string& reason) {
+  if (std::exchange(left_, true)) return;
+  signs_->leave(News::Kind::kStopped, reason);
 }
 
 }  // namespace

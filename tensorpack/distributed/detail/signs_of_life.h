@@ -27,9 +27,10 @@ constexpr const char* kHowToGoOn =
 /// Why the processes cannot go on together.
 struct News {
   enum class Kind {
-    kGone,    ///< a rank was found missing
-    kFailed,  ///< a rank left with a reason
-    kDone,    ///< a rank left because its work was done
+    kGone,     ///< a rank was found missing
+    kFailed,   ///< a rank left with a reason
+    kDone,     ///< a rank left because its work was done
+    kStopped,  ///< a rank left, and the others are to do so, too
   };
   Kind kind = Kind::kGone;
   /// For a rank that left: how many collectives it has begun. The others can still complete those.

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several towers and several processes, on the cores of one machine.
+#include <filesystem>
+
+#include "benchmarks/groups.h"
+#include "benchmarks/parallel_training.h"
+#include "benchmarks/peer_process.h"
+
+namespace tensorpack::bench {
+namespace {
+
+// The same number of examples in a step, on the same cores.
+Figure two_towers(const Stopwatch& watch, const std::string& model) {
+  ParallelTraining two(model, {.devices = Devices::cpu(2)});
+  ParallelTraining one(model, {});
+  return watch.compare({
+      .ours = [&] { two.step(); },
+      .peer = [&] { one.step(); },
+      .peer_name = "one tower with all cores",
+  });
+}
+
+// Two processes of ours, of one thread each, which count as one side.
+PeerProcess two_ranks(const std::string& model, int64_t bucket_bytes) {
+  const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  return PeerProcess({(program / "bench_ranks").string(), model, std::to_string(bucket_bytes)});
+}
+
+Figure against_python_ddp(const Stopwatch& watch) {
+  return watch.compare({
+      .ours = two_ranks("lenet", kDefaultBucketBytes),
+      .peer = PeerProcess::python("ddp.py", {"lenet"}),
+      .peer_name = "python3-torch, DistributedDataParallel over Gloo",
+  });
+}
+
+Figure overlap(const Stopwatch& watch) {
+  return watch.compare({
+      .ours = two_ranks("wide_mlp", kDefaultBucketBytes),
+      .peer = two_ranks("wide_mlp", int64_t{1} << 40),
+      .peer_name = "all gradients exchanged at the end, at once",
+  });
+}
+
+Figure empty_step(const Stopwatch& watch) {
+  Graph graph;
+  std::vector<Op> towers;
+  for (int i = 0; i < 2; ++i) {
+    towers.push_back(graph.define({.name = "tower" + std::to_string(i), .body = [](const auto&) {
+                                     return NamedTensors();
+                                   }}));
+  }
+  const Op op = Op::parallel("step", towers);
+  Session session(graph);
+  return watch.measure({.step = [&] { session.run(op); }});
+}
+
+}  // namespace
+
+void add_parallel_benchmarks(Suite& suite) {
+  for (const char* model : {"lenet", "resnet18"}) {
+    suite.add(std::string("parallel/two_towers_vs_one_") + model,
+              [model](const Stopwatch& watch) { return two_towers(watch, model); });
+  }
+  suite.add("parallel/two_ranks_vs_python_ddp", against_python_ddp);
+  suite.add("parallel/overlap_vs_none", overlap);
+  suite.add("parallel/empty_step_us", empty_step);
+}
+
+}  // namespace tensorpack::bench
