@@ -61,7 +61,8 @@ at::Tensor resnet18(P& p, at::Tensor x) {
   return dense(p, "fc", at::adaptive_avg_pool2d(x, {1, 1}).flatten(1), 10);
 }
 
-/// 6 million parameters for little arithmetic: what towers exchange takes as long as what they compute.
+/// 6 million parameters for little arithmetic: what towers exchange takes as long as what they
+/// compute.
 template <typename P>
 at::Tensor wide_mlp(P& p, at::Tensor x) {
   for (int i = 0; i < 6; ++i) x = at::relu(dense(p, "fc" + std::to_string(i), x, 1024));

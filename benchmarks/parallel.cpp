@@ -46,9 +46,8 @@ Figure empty_step(const Stopwatch& watch) {
   Graph graph;
   std::vector<Op> towers;
   for (int i = 0; i < 2; ++i) {
-    towers.push_back(graph.define({.name = "tower" + std::to_string(i), .body = [](const auto&) {
-                                     return NamedTensors();
-                                   }}));
+    towers.push_back(graph.define(
+        {.name = "tower" + std::to_string(i), .body = [](const auto&) { return NamedTensors(); }}));
   }
   const Op op = Op::parallel("step", towers);
   Session session(graph);

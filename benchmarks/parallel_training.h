@@ -34,21 +34,21 @@ class ParallelTraining {
     std::vector<Op> towers;
     for (int i = 0; i < static_cast<int>(parallel.devices.size()); ++i) {
       towers.push_back(
-          define_tower(graph_, tower_options(parallel, i),
-                       {.op_name = "tower" + std::to_string(i),
-                        .inputs = {{"x", shape}, {"label", {shape[0]}, at::kLong}},
-                        .function =
-                            [model](const at::Tensor& x, const at::Tensor& label) {
-                              GraphParameters parameters;
-                              return named("cost", at::cross_entropy_loss(
-                                                       logits_of(model, parameters, x), label));
-                            },
-                        .body = [optimizer](
-                                    TowerContext& t) { minimize(*optimizer, t.outputs()[0]); }})
+          define_tower(
+              graph_, tower_options(parallel, i),
+              {.op_name = "tower" + std::to_string(i),
+               .inputs = {{"x", shape}, {"label", {shape[0]}, at::kLong}},
+               .function =
+                   [model](const at::Tensor& x, const at::Tensor& label) {
+                     GraphParameters parameters;
+                     return named("cost",
+                                  at::cross_entropy_loss(logits_of(model, parameters, x), label));
+                   },
+               .body = [optimizer](TowerContext& t) { minimize(*optimizer, t.outputs()[0]); }})
               .op());
     }
-    op_ = parallel.is_parallel() ? Op::parallel("step", towers, make_exchange(parallel))
-                                 : towers[0];
+    op_ =
+        parallel.is_parallel() ? Op::parallel("step", towers, make_exchange(parallel)) : towers[0];
     graph_.finalize();
     session_ = std::make_unique<Session>(graph_);
   }

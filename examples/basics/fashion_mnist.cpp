@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a small convolutional network on Fashion-MNIST, with validation and checkpoints.
+// Trains a small convolutional network on Fashion-MNIST, with validation and checkpoints. On
+// several towers with --towers, as several processes when started by `tp launch`, mpirun, torchrun
+// or srun.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -15,6 +17,7 @@ struct Flags {
   int64_t batch = 128;
   double lr = 1e-3;
   std::string device = "cpu";
+  int towers = 1;
   bool bf16 = false;
   std::string logdir = "train_log/fashion_mnist";
   std::string data;
@@ -45,13 +48,20 @@ ModelDesc fashion_model(double lr) {
   };
 }
 
+DistributedTrainer make_trainer(const Flags& flags) {
+  const torch::Device device(flags.device);
+  DistributedOptions options{.graph = {.device = device}};
+  if (flags.towers > 1) options.devices = std::vector(static_cast<size_t>(flags.towers), device);
+  return DistributedTrainer(options);
+}
+
 void train(const Flags& flags) {
   const auto logdir =
       set_logger_dir(flags.logdir, flags.resume ? LogDirAction::kKeep : LogDirAction::kBackup);
   set_global_seed(flags.seed);  // else a resumed training would go on with other data
   TrainConfig config{
       .model = fashion_model(flags.lr),
-      .data = QueueInput(FashionMnist("train", {.dir = flags.data}) | batch(flags.batch)),
+      .data = QueueInput(FashionMnist("train", {.dir = flags.data}) | shard() | batch(flags.batch)),
       .callbacks =
           {
               ModelSaver({.max_to_keep = 3}),
@@ -63,8 +73,7 @@ void train(const Flags& flags) {
       .max_epoch = flags.epochs,
   };
   if (flags.resume) config = AutoResumeTrainConfig(std::move(config));
-  launch_train_with_config(std::move(config),
-                           SimpleTrainer({.device = torch::Device(flags.device)}));
+  launch_train_with_config(std::move(config), make_trainer(flags));
   fmt::print(
       "The log directory {} holds the last checkpoints (model-*.safetensors), every epoch's "
       "numbers "
@@ -82,6 +91,8 @@ int main(int argc, char** argv) {
   app.add_option("--batch", flags.batch, "Images per step")->check(CLI::PositiveNumber);
   app.add_option("--lr", flags.lr, "Learning rate")->check(CLI::NonNegativeNumber);
   app.add_option("--device", flags.device, "Where to train: cpu, cuda, cuda:1 ...");
+  app.add_option("--towers", flags.towers, "Towers on that device, each with a batch of its own")
+      ->check(CLI::PositiveNumber);
   app.add_flag("--bf16", flags.bf16, "Compute in bfloat16");
   app.add_option("--logdir", flags.logdir, "Where checkpoints, numbers and the log go");
   app.add_option("--data", flags.data,

@@ -20,6 +20,7 @@ struct Flags {
   int64_t epochs = 20;
   int64_t steps = 400;
   int64_t batch = 64;
+  int towers = 1;
   uint64_t seed = 1;
   std::string logdir = "train_log/dcgan";
 };
@@ -41,13 +42,14 @@ gan::Model dcgan(bool wasserstein) {
   };
 }
 
-DataFlowPtr images_and_noise(int64_t batch_size, uint64_t seed) {
-  const auto replace_label =
-      [generator = torch::make_generator<torch::CPUGeneratorImpl>(seed)](DataPoint point) {
-        point[1] = torch::randn({point[0].size(0), kNoise}, generator);
-        return point;
-      };
-  return FashionMnist("train", {.seed = seed}) | batch(batch_size) | map(replace_label);
+// Every process has images, and noise, of its own.
+DataFlowPtr images_and_noise(int64_t batch_size, uint64_t seed, int rank) {
+  const auto replace_label = [generator = torch::make_generator<torch::CPUGeneratorImpl>(
+                                  seed + static_cast<uint64_t>(rank))](DataPoint point) {
+    point[1] = torch::randn({point[0].size(0), kNoise}, generator);
+    return point;
+  };
+  return FashionMnist("train", {.seed = seed}) | shard() | batch(batch_size) | map(replace_label);
 }
 
 // Draws 8 x 8 samples, always from the same noise, and tells how far their mean image is from that
@@ -96,15 +98,16 @@ void train(TowerTrainer& trainer, const Flags& flags, OwnedList<Callback> callba
 void run(const Flags& flags) {
   set_logger_dir(flags.logdir, LogDirAction::kBackup);
   set_global_seed(flags.seed);
-  QueueInput input(images_and_noise(flags.batch, flags.seed));
+  const DataParallel parallel = distributed({.devices = Devices::cpu(flags.towers)});
+  QueueInput input(images_and_noise(flags.batch, flags.seed, parallel.processes->rank()));
   if (flags.trainer == "joint") {
-    gan::GANTrainer trainer(dcgan(false), std::move(input));
+    gan::GANTrainer trainer(dcgan(false), std::move(input), parallel);
     train(trainer, flags);
   } else if (flags.trainer == "separate") {
-    gan::SeparateGANTrainer trainer(dcgan(false), std::move(input), {.d_period = 2});
+    gan::SeparateGANTrainer trainer(dcgan(false), std::move(input), {.d_period = 2}, parallel);
     train(trainer, flags);
   } else {
-    gan::SeparateGANTrainer trainer(dcgan(true), std::move(input), {.g_period = 3});
+    gan::SeparateGANTrainer trainer(dcgan(true), std::move(input), {.g_period = 3}, parallel);
     train(trainer, flags, {gan::clip_discriminator(0.02)});
   }
 }
@@ -120,6 +123,8 @@ int main(int argc, char** argv) {
   app.add_option("--epochs", flags.epochs, "Epochs to train")->check(CLI::PositiveNumber);
   app.add_option("--steps", flags.steps, "Steps per epoch")->check(CLI::PositiveNumber);
   app.add_option("--batch", flags.batch, "Images per step")->check(CLI::PositiveNumber);
+  app.add_option("--towers", flags.towers, "Towers, each with a batch of its own")
+      ->check(CLI::PositiveNumber);
   app.add_option("--seed", flags.seed, "Seed of everything random");
   app.add_option("--logdir", flags.logdir, "Where pictures, checkpoints and the log go");
   return run_example(app, argc, argv, [&] { run(flags); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trainers for two costs that pull in opposite directions.
+// Trainers for two costs that pull in opposite directions, on one tower or several.
 #pragma once
 
 #include <utility>
@@ -43,7 +43,8 @@ inline void name_wasserstein_losses(const Tensor& real_logits, const Tensor& fak
 /// through the networks.
 class GANTrainer final : public TowerTrainer {
  public:
-  GANTrainer(Model model, Owned<InputSource> input) {
+  GANTrainer(Model model, Owned<InputSource> input, DataParallel parallel = {})
+      : TowerTrainer({}, std::move(parallel)) {
     setup_tower(std::move(model.inputs), std::move(input), std::move(model.build_losses));
     const std::shared_ptr<Optimizer> g_optimizer = std::move(model.g_optimizer);
     const std::shared_ptr<Optimizer> d_optimizer = std::move(model.d_optimizer);
@@ -67,7 +68,9 @@ struct Periods {
 /// on a batch of its own. In steps where both are due the discriminator comes first.
 class SeparateGANTrainer final : public TowerTrainer {
  public:
-  SeparateGANTrainer(Model model, Owned<InputSource> input, Periods periods) : periods_(periods) {
+  SeparateGANTrainer(Model model, Owned<InputSource> input, Periods periods,
+                     DataParallel parallel = {})
+      : TowerTrainer({}, std::move(parallel)), periods_(periods) {
     TP_CHECK(std::min(periods.d_period, periods.g_period) == 1, "SeparateGANTrainer",
              "the periods are {} and {}. One of them must be 1, else some steps do nothing.",
              periods.d_period, periods.g_period);
@@ -101,6 +104,9 @@ inline RunOp clip_discriminator(double limit) {
                            torch::NoGradGuard no_grad;
                            for (Variable* variable : graph.variables().trainable("^discrim/")) {
                              variable->tensor.clamp_(-limit, limit);
+                             for (Variable* replica : variable->replicas) {  // in other towers
+                               replica->tensor.clamp_(-limit, limit);
+                             }
                            }
                            return NamedTensors();
                          }});

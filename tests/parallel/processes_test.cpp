@@ -32,7 +32,7 @@ DataFlowPtr images_of(const ProcessGroup& group, int64_t batch_size, int towers 
   for (int64_t i = 0; auto point = all->next(); ++i) {
     if (i / towers % group.size() == group.rank()) points.push_back(*point);
   }
-  return FromList(std::move(points));
+  return std::make_unique<FromList>(std::move(points));
 }
 
 struct Ranks {
@@ -52,7 +52,8 @@ struct Ranks {
 Values train_rank(SingleCostTrainer&& trainer, DataFlowPtr data, const TowerFunc& cost,
                   int64_t steps = 30, OwnedList<Callback> callbacks = {},
                   Owned<SessionInit> init = {}) {
-  trainer.setup_graph(image_inputs(), QueueInput(std::move(data)), cost, Adam({.lr = 1e-3}));
+  trainer.setup_graph(image_inputs(), QueueInput(std::move(data)), cost,
+                      Adam({.lr = 1e-3, .epsilon = 1e-3}));
   trainer.train({.callbacks = std::move(callbacks),
                  .session_init = std::move(init),
                  .steps_per_epoch = steps,
@@ -166,8 +167,7 @@ TEST(ProcessesTest, DifferentOperatorsAreAnErrorBeforeTheFirstStep) {
                         return mlp(is_chief ? at::relu(image) : at::tanh(image));
                       }));
   });
-  EXPECT_THAT(ranks.errors,
-              Each(AllOf(HasSubstr("different operators"), HasSubstr("aten::relu"))));
+  EXPECT_THAT(ranks.errors, Each(AllOf(HasSubstr("different operators"), HasSubstr("aten::relu"))));
 }
 
 TEST(ProcessesTest, DifferentStepsPerEpochAreAnErrorBeforeTheFirstStep) {
@@ -190,7 +190,8 @@ TEST(ProcessesTest, WhoseDataEndsFirstIsNamedByTheOthers) {
     trainer.train({.steps_per_epoch = 8, .max_epoch = 1});
     return Values();
   });
-  EXPECT_THAT(ranks.errors[0], AllOf(HasSubstr("rank 1 left at step 5"), HasSubstr("its data has ended")));
+  EXPECT_THAT(ranks.errors[0],
+              AllOf(HasSubstr("rank 1 left at step 5"), HasSubstr("its data has ended")));
   EXPECT_THAT(ranks.errors[1], IsEmpty());
 }
 
@@ -261,11 +262,11 @@ TEST(ProcessesTest, InferenceOnAllProcessesSeesAllDataOnce) {
     auto look = CallbackFactory({.trigger = [&](Callback& self) {
       expected = self.trainer().monitors().get_latest("validation_cost");
     }});
-    alone.train({.callbacks = {InferenceRunner(images(5, 35), {ScalarStats({"cost"})}),
-                               std::move(look)},
-                 .session_init = DictRestore(ranks.values[0]),
-                 .steps_per_epoch = 0,
-                 .max_epoch = 1});
+    alone.train(
+        {.callbacks = {InferenceRunner(images(5, 35), {ScalarStats({"cost"})}), std::move(look)},
+         .session_init = DictRestore(ranks.values[0]),
+         .steps_per_epoch = 0,
+         .max_epoch = 1});
   }
   ASSERT_EQ(costs.size(), 3U);
   for (const auto& [rank, cost] : costs) EXPECT_NEAR(cost, expected, 1e-5) << rank;

@@ -52,7 +52,7 @@ std::vector<Case> all_cases() {
         {model.name + "_Adam", model.logits, [] { return Adam({.lr = 1e-4, .epsilon = 1e-3}); }});
   }
   // Fewer steps: it amplifies rounding, and takes long.
-  cases.push_back({"ResNet18_Sgd", resnet18, [] { return SGD({.lr = 1e-3}); }, 4});
+  cases.push_back({"ResNet18_Sgd", resnet18, [] { return SGD({.lr = 1e-4}); }, 2});
   return cases;
 }
 

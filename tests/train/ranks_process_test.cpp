@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training as several processes, started in every way there is, killed and resumed.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "tensorpack/checkpoint/checkpoint.h"
+#include "tensorpack/utils/fs.h"
+#include "tests/distributed/ranks.h"
+#include "tests/support/child_process.h"
+
+namespace tensorpack {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+constexpr int kNever = 1'000'000;
+
+struct Job {
+  int epochs = 2;
+  int stop = kNever;  // after which step the rank sends itself the signal
+  int signal = SIGKILL;
+  int rank = 0;
+};
+
+Words program(const fs::path& dir, const Job& job) {
+  return {TENSORPACK_TRAIN_CHILD,   "resume",
+          dir.string(),             std::to_string(job.epochs),
+          std::to_string(job.stop), std::to_string(job.signal),
+          std::to_string(job.rank)};
+}
+
+Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+const Words kEnvironment = {"/usr/bin/env", "OMP_NUM_THREADS=1", "TENSORPACK_TIMEOUT=10"};
+
+struct Ended {
+  int status = 0;
+  std::string output = {};
+};
+
+// By variables, without any launcher.
+std::vector<Ended> run_ranks_of(int size, const fs::path& dir, const Job& job = {}) {
+  std::vector<std::unique_ptr<ChildProcess>> children;
+  const std::string port = std::to_string(free_port());
+  for (int rank = 0; rank < size; ++rank) {
+    children.push_back(std::make_unique<ChildProcess>(
+        kEnvironment +
+        Words{"RANK=" + std::to_string(rank), "WORLD_SIZE=" + std::to_string(size),
+              "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port} +
+        program(dir, job)));
+  }
+  std::vector<Ended> ended;
+  for (const auto& child : children) {
+    const int status = child->wait();
+    ended.push_back({status, child->output()});
+  }
+  return ended;
+}
+
+Ended run(const Words& command) {
+  ChildProcess child(kEnvironment + command);
+  const int status = child.wait();
+  return {status, child.output()};
+}
+
+void expect_same_weights(const fs::path& a, const fs::path& b) {
+  const Checkpoint one = load_checkpoint(a);
+  const Checkpoint other = load_checkpoint(b);
+  EXPECT_EQ(one.global_step, other.global_step);
+  ASSERT_EQ(one.variables.size(), other.variables.size());
+  for (const auto& [name, value] : one.variables) {
+    EXPECT_TRUE(at::equal(value, other.variables.at(name))) << name;
+  }
+}
+
+struct Launcher {
+  std::string name = {};
+  std::string tool = {};  // that must be there
+  std::function<Words(int size)> command = {};
+};
+void PrintTo(const Launcher& launcher, std::ostream* out) { *out << launcher.name; }
+
+const std::vector<Launcher>& launchers() {
+  static const std::vector<Launcher> all = {
+      {"TpLaunch", TENSORPACK_TP,
+       [](int size) { return Words{TENSORPACK_TP, "launch", "-n", std::to_string(size), "--"}; }},
+      {"OpenMpi", "/usr/bin/mpirun.openmpi",
+       [](int size) {
+         return Words{"/usr/bin/mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n",
+                      std::to_string(size)};
+       }},
+      {"Mpich", "/usr/bin/mpirun.mpich",
+       [](int size) { return Words{"/usr/bin/mpirun.mpich", "-n", std::to_string(size)}; }},
+      {"Torchrun", "/usr/bin/torchrun",
+       [](int size) {
+         return Words{"/usr/bin/torchrun", "-r", "1", "-t", "1", "--nproc_per_node",
+                      std::to_string(size), "--no_python"};
+       }},
+  };
+  return all;
+}
+
+class LauncherTest : public testing::TestWithParam<Launcher> {};
+
+TEST_P(LauncherTest, TheSameProgramReachesTheSameWeights) {
+  if (!fs::exists(GetParam().tool)) GTEST_SKIP() << GetParam().tool << " is not installed";
+  for (const int size : {2, 4}) {
+    const TempDir plain, launched;
+    for (const Ended& ended : run_ranks_of(size, plain.path())) {
+      ASSERT_EQ(ended.status, 0) << ended.output;
+    }
+    const Ended ended = run(GetParam().command(size) + program(launched.path(), {}));
+    ASSERT_EQ(ended.status, 0) << ended.output;
+    expect_same_weights(plain.path(), launched.path());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LauncherTest, testing::ValuesIn(launchers()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(RanksProcessTest, ARankThatIsKilledIsNamedByTheOthersAndTheNextRunGoesOnExactly) {
+  const TempDir whole, parts;
+  for (const Ended& ended : run_ranks_of(3, whole.path(), {.epochs = 4})) {
+    ASSERT_EQ(ended.status, 0) << ended.output;
+  }
+  const std::vector<Ended> killed =
+      run_ranks_of(3, parts.path(), {.epochs = 4, .stop = 12, .rank = 1});
+  EXPECT_EQ(killed[1].status, 1000 + SIGKILL);
+  for (const size_t rank : {0U, 2U}) {
+    EXPECT_EQ(killed[rank].status, 1);
+    EXPECT_THAT(killed[rank].output, AllOf(HasSubstr("rank 1 is gone"), HasSubstr("step 1")));
+  }
+  for (const Ended& ended : run_ranks_of(3, parts.path(), {.epochs = 4})) {
+    ASSERT_EQ(ended.status, 0) << ended.output;
+  }
+  expect_same_weights(whole.path(), parts.path());
+}
+
+TEST(RanksProcessTest, TheLauncherRestartsAJobWhichEndsWithTheSameWeights) {
+  const TempDir whole, parts;
+  for (const Ended& ended : run_ranks_of(2, whole.path(), {.epochs = 4})) {
+    ASSERT_EQ(ended.status, 0) << ended.output;
+  }
+  for (const int rank : {0, 1}) {
+    const TempDir dir;
+    const Ended ended =
+        run(Words{TENSORPACK_TP, "launch", "-n", "2", "--max-restarts", "1", "--"} +
+            program(dir.path(), {.epochs = 4, .stop = 13, .rank = rank}));
+    EXPECT_EQ(ended.status, 0) << ended.output;
+    expect_same_weights(whole.path(), dir.path());
+  }
+}
+
+TEST(RanksProcessTest, CheckpointsDoNotDependOnHowManyWroteThem) {
+  const TempDir dir;
+  int epochs = 0;
+  for (const int size : {4, 1, 2, 4}) {
+    epochs += 2;
+    for (const Ended& ended : run_ranks_of(size, dir.path(), {.epochs = epochs})) {
+      ASSERT_EQ(ended.status, 0) << ended.output;
+    }
+    const Checkpoint checkpoint = load_checkpoint(dir.path());
+    EXPECT_EQ(checkpoint.epoch_num, epochs);
+    EXPECT_EQ(checkpoint.global_step, epochs * 5);
+  }
+  // Batches of all ranks: 10 steps each by 4, 1 and 2 make 70; the last 4 ranks can go on at 68, and
+  // take 40 more.
+  EXPECT_EQ(load_checkpoint(dir.path()).extra.at("callback/InputSourceCallback"), "108");
+}
+
+TEST(RanksProcessTest, OnlyTheChiefWritesAndEveryRankHasALogOfItsOwn) {
+  const TempDir dir;
+  const fs::path logs = dir.path() / "run";
+  run_ranks_of(2, logs);
+  EXPECT_TRUE(fs::exists(logs / "stats.json"));
+  EXPECT_TRUE(fs::exists(dir.path() / "run-rank1" / "log.log"));
+  EXPECT_FALSE(fs::exists(dir.path() / "run-rank1" / "stats.json"));
+}
+
+}  // namespace
+}  // namespace tensorpack
