@@ -3,32 +3,19 @@
 //   bench_ranks <model> <bytes of a bucket>
 // The first answers as PeerProcess expects, the second makes as many steps.
 #include <ATen/Parallel.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <iostream>
 
 #include "benchmarks/parallel_training.h"
+#include "tensorpack/distributed/free_port.h"
 #include "tensorpack/utils/string.h"
 
 namespace tensorpack::bench {
 namespace {
 
 constexpr int kRanks = 2;
-
-int free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  bind(fd, reinterpret_cast<sockaddr*>(&address), size);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  close(fd);
-  return ntohs(address.sin_port);
-}
 
 // How many steps all ranks are to make; the first has read it. 0 at the end.
 int64_t share(ProcessGroup& processes, int64_t steps) {
@@ -65,7 +52,7 @@ void serve(const std::string& model, int64_t bucket_bytes, int rank, int port) {
 
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
-  const int port = tensorpack::bench::free_port();
+  const int port = tensorpack::free_port();
   // Before libtorch has threads.
   const int rank = fork() == 0 ? 1 : 0;
   tensorpack::bench::serve(argv[1], std::stoll(argv[2]), rank, port);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "tensorpack/parallel/tower_exchange.h"
 #include "tensorpack/utils/device.h"
@@ -20,6 +21,15 @@ bool has_cuda(const DataParallel& parallel) {
   const std::vector<c10::Device>& devices = parallel.devices.list();
   return std::any_of(devices.begin(), devices.end(),
                      [](const c10::Device& device) { return device.is_cuda(); });
+}
+
+// What NCCL asks for.
+bool has_gpus_of_their_own(const std::vector<c10::Device>& devices) {
+  std::set<c10::DeviceIndex> gpus;
+  for (const c10::Device& device : devices) {
+    if (device.is_cuda()) gpus.insert(device.index());
+  }
+  return gpus.size() == devices.size();
 }
 
 // Towers that share variables read all of them until the last gradient is there: nothing may be
@@ -102,6 +112,8 @@ std::shared_ptr<ExchangeGroup> make_exchange(const DataParallel& parallel) {
   const TowerExchangeOptions options{.towers = parallel.devices.size(),
                                      .average = parallel.average};
   if (parallel.mode == ParallelMode::kAsync) return make_async_exchange(options);
+  const std::vector<c10::Device>& devices = parallel.devices.list();
+  if (has_gpus_of_their_own(devices)) return make_collective_exchange(devices, parallel.average);
   return has_cuda(parallel) ? make_stream_exchange(options) : make_shared_memory_exchange(options);
 }
 

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/train/tower_trainer.h"
 
+#include <ATen/ATen.h>
+
+#include <set>
+
 #include "tensorpack/parallel/variable_sync.h"
 #include "tensorpack/utils/device.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/hash.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
 
@@ -70,6 +75,32 @@ InputFeeder batches_of(std::shared_ptr<InputSource> source) {
   return [source = std::move(source)] { return source->next(); };
 }
 
+std::string checksum_of(const DataPoint& batch) {
+  uint64_t sum = 0;
+  for (const at::Tensor& tensor : batch) {
+    const at::Tensor bytes = tensor.detach().cpu().contiguous();
+    sum = xxh64({static_cast<const char*>(bytes.data_ptr()), bytes.nbytes()}, sum);
+  }
+  return std::to_string(sum);
+}
+
+// Looks at the first batch: processes that train on the same data might as well be one.
+InputFeeder check_that_ranks_differ(InputFeeder feeder, std::shared_ptr<ProcessGroup> processes) {
+  return [feeder = std::move(feeder), processes = std::move(processes),
+          is_first = true]() mutable {
+    std::optional<std::vector<at::Tensor>> batch = feeder();
+    if (!batch || !std::exchange(is_first, false)) return batch;
+    const std::vector<std::string> sums = processes->gather(checksum_of(*batch));
+    if (std::set<std::string>(sums.begin(), sums.end()).size() == 1) {
+      log::warning(
+          "All {} processes begin with the same batch. If they go on like that, they train on the "
+          "same data: put shard() behind the data set, or shuffle with another seed in each.",
+          processes->size());
+    }
+    return batch;
+  };
+}
+
 }  // namespace
 
 TowerTrainer::TowerTrainer(std::shared_ptr<Graph> graph, DataParallel parallel)
@@ -112,12 +143,16 @@ Op TowerTrainer::define(const std::string& name, TowerBody body) {
 TowerHandle TowerTrainer::define_tower_op(const std::string& name, const TowerBody& body,
                                           int index) {
   const TowerOptions options = tower_options(parallel_, index);
+  InputFeeder feeder = batches_of(input_);
+  if (processes_ && index == 0) {
+    feeder = check_that_ranks_differ(std::move(feeder), processes_);
+  }
   return define_tower(graph(), options,
                       {.op_name = options.name.empty() ? name : name + "/" + options.name,
                        .inputs = inputs_,
                        .function = tower_func_,
                        .body = body,
-                       .feeder = batches_of(input_)});
+                       .feeder = std::move(feeder)});
 }
 
 TowerHandle TowerTrainer::build_prediction_tower(PredictionTowerOptions options) {

@@ -86,6 +86,31 @@ TEST(SharedMemoryExchangeTest, WhoeverWaitsThrowsWhenAnotherFails) {
   EXPECT_TRUE(at::equal(again[1][0], at::ones({3})));
 }
 
+// As towers on GPUs of their own do; here over Gloo.
+TEST(CollectiveExchangeTest, TowersAreRanksOfTheirOwn) {
+  const auto group =
+      make_collective_exchange(Devices::cpu(3).list(), /*average=*/true);
+  for (int step = 0; step < 3; ++step) {
+    const auto averages = exchange(*group, 3, [&](int tower) {
+      return Tensors{at::full({100}, tower + step, at::kFloat), at::arange(6).to(at::kFloat).reshape({2, 3}).t()};
+    });
+    for (const Tensors& average : averages) {
+      EXPECT_TRUE(at::allclose(average[0], at::full({100}, 1.F + static_cast<float>(step))));
+      EXPECT_TRUE(at::equal(average[1], at::arange(6).to(at::kFloat).reshape({2, 3}).t()));
+    }
+  }
+}
+
+TEST(CollectiveExchangeTest, WhoeverWaitsThrowsWhenAnotherFails) {
+  const auto group = make_collective_exchange(Devices::cpu(2).list(), /*average=*/true);
+  group->start();
+  Exchange& member = group->member(0);
+  const Tensors averages = member.begin(0, Tensors{at::ones({3})});
+  std::thread other([&] { group->abort(); });
+  EXPECT_ERROR(member.end(0, averages), "a tower has failed");
+  other.join();
+}
+
 TEST(AsyncExchangeTest, GivesBackWhatCameDividedByTheTowers) {
   const auto group = make_async_exchange({.towers = 4});
   const auto scaled = exchange(*group, 4, [](int tower) { return Tensors{at::full({2}, tower)}; });
