@@ -2,10 +2,10 @@
 // One rank of a job, for tests that start processes:
 //
 //   distributed_worker basic             does every collective once and checks the result
-//   distributed_worker loop steps=5 [rank=1 at=3 act=die|hang|stop|leave|finish|elsewhere]
+//   distributed_worker loop steps=5 [rank=1 at=3 act=die|hang|stop|leave|elsewhere]
 //
-// sums in a loop, and has one rank misbehave in a step. `timeout=` is in seconds. Errors are
-// printed, and end it with status 3.
+// sums in a loop, and has one rank misbehave in a step of the job's first attempt. `timeout=` is in
+// seconds. Errors are printed, and end it with status 3.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -58,15 +58,13 @@ void loop(ProcessGroup& group, const Arguments& arguments) {
     return arguments.count(name) != 0 ? arguments.at(name) : otherwise;
   };
   const int steps = std::stoi(value("steps", "1000000"));
-  const bool bad = std::stoi(value("rank", "-1")) == group.rank();
+  const bool bad =
+      std::stoi(value("rank", "-1")) == group.rank() && group.environment().attempt == 0;
   const int at = std::stoi(value("at", "-1"));
   const at::Tensor tensor = at::ones({1 << 16});
   for (int step = 0; step < steps; ++step) {
     group.set_step(step);
-    if (bad && step == at) {
-      misbehave(group, value("act", ""));
-      if (value("act", "") == "finish") return;
-    }
+    if (bad && step == at) misbehave(group, value("act", ""));
     group.begin_sum(tensor.clone())->wait();
     if (step == 0) say(fmt::format("rank {} pid {} has begun", group.rank(), getpid()));
     // Long enough for signs of life between the steps, and for a test to act.
