@@ -28,6 +28,8 @@
 #include "tensorpack/dataflow/rng.h"
 #include "tensorpack/dataflow/shuffle.h"
 #include "tensorpack/dataflow/take.h"
+#include "tensorpack/distributed/launch_environment.h"
+#include "tensorpack/distributed/process_group.h"
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/dump.h"
 #include "tensorpack/graph/exchange.h"

@@ -30,13 +30,13 @@ void say(const std::string& text) {
   std::fflush(stdout);
 }
 
-void do_everything_once(ProcessGroup& group) {
-  const at::Tensor sum = at::full({1000}, group.rank() + 1.0);
+void do_everything_once(ProcessGroup& group, c10::Device device) {
+  const at::Tensor sum = at::full({1000}, group.rank() + 1.0, device);
   group.begin_sum(sum)->wait();
   const double expected = group.size() * (group.size() + 1) / 2.0;
-  TP_CHECK(at::equal(sum, at::full({1000}, expected)), "worker", "wrong sum: {}",
+  TP_CHECK(at::equal(sum, at::full({1000}, expected, device)), "worker", "wrong sum: {}",
            sum[0].item<double>());
-  const at::Tensor values = at::full({3}, group.rank());
+  const at::Tensor values = at::full({3}, group.rank(), device);
   group.broadcast(values, group.size() - 1);
   TP_CHECK(values[0].item<int>() == group.size() - 1, "worker", "wrong broadcast");
   const auto texts = group.gather(std::string(static_cast<size_t>(group.rank()), 'x'));
@@ -78,8 +78,13 @@ int run(const std::string& mode, const Arguments& arguments) {
     options.timeout =
         std::chrono::milliseconds(static_cast<int64_t>(1000 * std::stod(arguments.at("timeout"))));
   }
+  if (arguments.count("device") != 0) {
+    options.device = c10::Device(arguments.at("device"));
+    const int index = options.environment.local_rank;
+    options.device.set_index(static_cast<c10::DeviceIndex>(index));
+  }
   const auto group = ProcessGroup::create(options);
-  do_everything_once(*group);
+  do_everything_once(*group, options.device);
   if (mode == "loop") loop(*group, arguments);
   const LaunchEnvironment& place = group->environment();
   say(fmt::format("rank {} of {} is done (local {} of {}, attempt {}, by {})", place.rank,
