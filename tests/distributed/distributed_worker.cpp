@@ -2,7 +2,7 @@
 // One rank of a job, for tests that start processes:
 //
 //   distributed_worker basic             does every collective once and checks the result
-//   distributed_worker loop steps=5 [rank=1 at=3 act=die|hang|stop|leave|elsewhere]
+//   distributed_worker loop steps=5 [rank=1 at=3 act=die|exit|hang|stop|leave|elsewhere]
 //
 // sums in a loop, and has one rank misbehave in a step of the job's first attempt. `timeout=` is in
 // seconds. Errors are printed, and end it with status 3.
@@ -13,6 +13,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <thread>
@@ -47,6 +48,7 @@ void do_everything_once(ProcessGroup& group, c10::Device device) {
 void misbehave(ProcessGroup& group, const std::string& act) {
   say(fmt::format("rank {} will {}", group.rank(), act));
   if (act == "die") std::raise(SIGKILL);
+  if (act == "exit") std::exit(5);  // with the group still there
   if (act == "stop") std::raise(SIGSTOP);
   if (act == "hang") std::this_thread::sleep_for(std::chrono::hours(1));
   if (act == "leave") group.leave("out of luck.");
