@@ -24,6 +24,7 @@ run: setup $(BUILD)/build.ninja ## Train the example on Fashion-MNIST: make run 
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target fashion_mnist
 	@$(BUILD)/examples/fashion_mnist $(ARGS)
 
+test: SETUP += --test
 test: build ## Run the tests: make test LABEL=unit
 	@ctest --preset $(PRESET) $(if $(LABEL),-L '$(LABEL)')
 

@@ -175,7 +175,7 @@ class Launcher {
   }
 
   static RankCommand here(RankCommand command) {
-    command.wants_input = command.rank == 0;
+    if (command.rank == 0) command.input = RankInput::kRelayed;
     return command;
   }
 
@@ -183,7 +183,7 @@ class Launcher {
     RankCommand remote{.rank = command.rank,
                        .words = remote_words(options_.remote_shell, host),
                        .variables = {},
-                       .wants_input = true};  // kept open: its end ends the rank
+                       .input = RankInput::kHeldOpen};  // its end ends the rank
     remote.words.push_back(remote_script(command));
     return remote;
   }

@@ -121,7 +121,8 @@ RankProcess::RankProcess(const RankCommand& command, Pipes pipes)
     : rank_(command.rank),
       output_(pipes.output.first, STDOUT_FILENO, fmt::format("[{}] ", command.rank)),
       errors_(pipes.errors.first, STDERR_FILENO, fmt::format("[{}] ", command.rank)),
-      input_(pipes.input.second) {
+      input_(pipes.input.second),
+      relayed_(command.input == RankInput::kRelayed) {
   const pid_t parent = getpid();
   pid_ = fork();
   TP_CHECK(pid_ >= 0, "tp launch", "no process could be made: {}.", std::strerror(errno));
@@ -136,7 +137,7 @@ RankProcess::RankProcess(const RankCommand& command, Pipes pipes)
     ::close(theirs);
   }
   fcntl(input_, F_SETFL, O_NONBLOCK);
-  if (!command.wants_input) close_input();
+  if (command.input == RankInput::kNothing) close_input();
 }
 
 RankProcess::~RankProcess() {

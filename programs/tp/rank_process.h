@@ -41,12 +41,17 @@ class PrefixedStream {
   std::chrono::steady_clock::time_point last_read_;
 };
 
+enum class RankInput {
+  kNothing,
+  kRelayed,   ///< what the launcher itself is given
+  kHeldOpen,  ///< nothing, and its end only with that of the launcher
+};
+
 struct RankCommand {
   int rank = 0;
   std::vector<std::string> words;
   std::map<std::string, std::string> variables;
-  /// Gets a pipe as its standard input; otherwise there is nothing to read.
-  bool wants_input = false;
+  RankInput input = RankInput::kNothing;
 };
 
 /// A process that is gone when this object is, with all that it has started.
@@ -68,8 +73,8 @@ class RankProcess {
   /// Notes that it has ended, if it has.
   void collect();
 
-  /// The pipe to its standard input, or -1.
-  int input() const { return input_; }
+  /// The pipe to its standard input, or -1 when it takes none of what is relayed.
+  int input() const { return relayed_ ? input_ : -1; }
   void close_input();
   std::vector<PrefixedStream*> streams() { return {&output_, &errors_}; }
 
@@ -81,6 +86,7 @@ class RankProcess {
   PrefixedStream output_;
   PrefixedStream errors_;
   int input_;
+  bool relayed_;
   pid_t pid_;
   std::optional<int> status_;
 };

@@ -2,10 +2,10 @@
 // One rank of a job, for tests that start processes:
 //
 //   distributed_worker basic             does every collective once and checks the result
-//   distributed_worker loop steps=5 [rank=1 at=3 act=die|hang|stop|leave|finish|elsewhere]
+//   distributed_worker loop steps=5 [rank=1 at=3 act=die|exit|hang|stop|leave|elsewhere]
 //
-// sums in a loop, and has one rank misbehave in a step. `timeout=` is in seconds. Errors are
-// printed, and end it with status 3.
+// sums in a loop, and has one rank misbehave in a step of the job's first attempt. `timeout=` is in
+// seconds. Errors are printed, and end it with status 3.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -13,6 +13,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <thread>
@@ -30,13 +31,13 @@ void say(const std::string& text) {
   std::fflush(stdout);
 }
 
-void do_everything_once(ProcessGroup& group) {
-  const at::Tensor sum = at::full({1000}, group.rank() + 1.0);
+void do_everything_once(ProcessGroup& group, c10::Device device) {
+  const at::Tensor sum = at::full({1000}, group.rank() + 1.0, device);
   group.begin_sum(sum)->wait();
   const double expected = group.size() * (group.size() + 1) / 2.0;
-  TP_CHECK(at::equal(sum, at::full({1000}, expected)), "worker", "wrong sum: {}",
+  TP_CHECK(at::equal(sum, at::full({1000}, expected, device)), "worker", "wrong sum: {}",
            sum[0].item<double>());
-  const at::Tensor values = at::full({3}, group.rank());
+  const at::Tensor values = at::full({3}, group.rank(), device);
   group.broadcast(values, group.size() - 1);
   TP_CHECK(values[0].item<int>() == group.size() - 1, "worker", "wrong broadcast");
   const auto texts = group.gather(std::string(static_cast<size_t>(group.rank()), 'x'));
@@ -47,6 +48,7 @@ void do_everything_once(ProcessGroup& group) {
 void misbehave(ProcessGroup& group, const std::string& act) {
   say(fmt::format("rank {} will {}", group.rank(), act));
   if (act == "die") std::raise(SIGKILL);
+  if (act == "exit") std::exit(5);  // with the group still there
   if (act == "stop") std::raise(SIGSTOP);
   if (act == "hang") std::this_thread::sleep_for(std::chrono::hours(1));
   if (act == "leave") group.leave("out of luck.");
@@ -58,15 +60,13 @@ void loop(ProcessGroup& group, const Arguments& arguments) {
     return arguments.count(name) != 0 ? arguments.at(name) : otherwise;
   };
   const int steps = std::stoi(value("steps", "1000000"));
-  const bool bad = std::stoi(value("rank", "-1")) == group.rank();
+  const bool bad =
+      std::stoi(value("rank", "-1")) == group.rank() && group.environment().attempt == 0;
   const int at = std::stoi(value("at", "-1"));
   const at::Tensor tensor = at::ones({1 << 16});
   for (int step = 0; step < steps; ++step) {
     group.set_step(step);
-    if (bad && step == at) {
-      misbehave(group, value("act", ""));
-      if (value("act", "") == "finish") return;
-    }
+    if (bad && step == at) misbehave(group, value("act", ""));
     group.begin_sum(tensor.clone())->wait();
     if (step == 0) say(fmt::format("rank {} pid {} has begun", group.rank(), getpid()));
     // Long enough for signs of life between the steps, and for a test to act.
@@ -80,8 +80,13 @@ int run(const std::string& mode, const Arguments& arguments) {
     options.timeout =
         std::chrono::milliseconds(static_cast<int64_t>(1000 * std::stod(arguments.at("timeout"))));
   }
+  if (arguments.count("device") != 0) {
+    options.device = c10::Device(arguments.at("device"));
+    const int index = options.environment.local_rank;
+    options.device.set_index(static_cast<c10::DeviceIndex>(index));
+  }
   const auto group = ProcessGroup::create(options);
-  do_everything_once(*group);
+  do_everything_once(*group, options.device);
   if (mode == "loop") loop(*group, arguments);
   const LaunchEnvironment& place = group->environment();
   say(fmt::format("rank {} of {} is done (local {} of {}, attempt {}, by {})", place.rank,

@@ -2,6 +2,7 @@
 #include "tensorpack/distributed/process_group.h"
 
 #include <ATen/ATen.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <gmock/gmock.h>
 
 #include "tensorpack/utils/env.h"
@@ -163,6 +164,43 @@ TEST(ProcessGroupTest, WrongTensorsAndRanksAreErrors) {
   EXPECT_ERROR(ProcessGroup::create({.environment = place_of(2, 2, 1)}), "no rank 2 among 2");
   const ScopedEnv timeout("TENSORPACK_TIMEOUT", "0");
   EXPECT_ERROR(ProcessGroup::create(), "must be positive, got 0 s");
+}
+
+TEST(ProcessGroupTest, RanksThatShareAGpuGoThroughTheHost) {
+  if (!at::hasCUDA() || at::detail::getCUDAHooks().getNumGPUs() == 0) GTEST_SKIP() << "no GPU";
+  const int port = free_port();
+  std::vector<std::thread> threads;
+  for (const int rank : {0, 1}) {
+    threads.emplace_back([port, rank] {
+      const auto group = ProcessGroup::create({.environment = place_of(rank, 2, port),
+                                               .device = c10::Device(c10::kCUDA, 0),
+                                               .timeout = seconds(60)});
+      for (const auto dtype : kDtypes) {
+        const at::Tensor tensor = at::full({5}, rank + 1, at::device(at::kCUDA).dtype(dtype));
+        group->begin_sum(tensor)->wait();
+        EXPECT_TRUE(at::equal(tensor.cpu(), at::full({5}, 3, dtype))) << tensor;
+        group->broadcast(tensor, 1);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(ProcessGroupTest, OneRankUsesNccl) {
+  if (!at::hasCUDA() || at::detail::getCUDAHooks().getNumGPUs() == 0) GTEST_SKIP() << "no GPU";
+  const auto group = ProcessGroup::create({.environment = {},
+                                           .device = c10::Device(c10::kCUDA, 0),
+                                           .backend = CollectiveBackend::kNccl});
+  for (const auto dtype : kDtypes) {
+    const at::Tensor tensor = at::ones({5, 4}, at::device(at::kCUDA).dtype(dtype));
+    group->begin_sum(tensor.t())->wait();
+    group->broadcast(tensor);
+    EXPECT_TRUE(at::equal(tensor.cpu(), at::ones({5, 4}, dtype))) << tensor;
+  }
+  const at::Tensor on_host = at::ones({3});
+  group->begin_sum(on_host)->wait();
+  EXPECT_THAT(group->gather("one"), ElementsAre("one"));
+  group->check();
 }
 
 TEST(ProcessGroupTest, WhoLeavesTellsTheOthersWhy) {

@@ -19,7 +19,7 @@ TEST(WorkerProcessTest, ProcessesFindEachOtherByVariables) {
 }
 
 TEST(WorkerProcessTest, ADeadRankIsNamedWithinSeconds) {
-  const auto workers = start_workers(4, {"loop", "rank=2", "at=15", "act=die", "timeout=60"});
+  const auto workers = start_workers(4, {"loop", "rank=2", "at=12", "act=die", "timeout=60"});
   ASSERT_TRUE(workers[2]->read_until("will die"));
   const auto begin = std::chrono::steady_clock::now();
   for (const size_t rank : {0, 1, 3}) {

@@ -216,6 +216,15 @@ TEST_F(LaunchHostsTest, RanksArePlacedOnHosts) {
                                   HasSubstr("[2] two it's 0/1 of 3 at one")));
 }
 
+TEST_F(LaunchHostsTest, RanksElsewhereDoNotMindTheEndOfTheInput) {
+  ChildProcess tp({"/bin/sh", "-c",
+                   std::string(TENSORPACK_TP) + " launch -H one:2 --rsh '" +
+                       (folder_ / "rsh").string() +
+                       " {host}' -- /bin/sh -c 'sleep 0.5; echo done' < /dev/null"});
+  EXPECT_EQ(tp.wait(), 0);
+  EXPECT_THAT(tp.output(), AllOf(HasSubstr("[0] done"), HasSubstr("[1] done")));
+}
+
 TEST_F(LaunchHostsTest, AJobGoesOnWithoutAHostThatDoesNotComeBack) {
   const std::string script = "if [ $TENSORPACK_ATTEMPT = 0 ]; then rmdir " +
                              (folder_ / "two").string() + " 2>/dev/null; exit 1; fi; " +

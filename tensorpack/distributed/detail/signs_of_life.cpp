@@ -201,9 +201,9 @@ void SignsOfLife::State::lose_store() {
   lock.unlock();
   learn({.kind = News::Kind::kGone,
          .text = place.launcher_hosts_store
-                     ? fmt::format("the launcher is gone: its connection at {} was closed. {}",
-                                   where, kHowToGoOn)
-                     : fmt::format("rank 0 is gone: its connection at {} was closed, last seen in "
+                     ? fmt::format("the launcher is gone: its connection at {} was lost. {}", where,
+                                   kHowToGoOn)
+                     : fmt::format("rank 0 is gone: its connection at {} was lost, last seen in "
                                    "step {}. {}",
                                    where, step, kHowToGoOn)});
 }

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// The same program under every launcher there is, on one host and on two.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/child_process.h"
+
+namespace tensorpack {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string find_program(const std::string& name) {
+  for (const char* folder : {"/usr/bin/", "/usr/sbin/", "/bin/", "/sbin/", "/usr/local/bin/"}) {
+    const std::string path = folder + name;
+    if (access(path.c_str(), X_OK) == 0) return path;
+  }
+  return "";
+}
+
+/// Expects the command, which starts two ranks, to end well.
+void expect_two_ranks(const std::vector<std::string>& command, const std::string& launcher) {
+  ChildProcess job(command);
+  EXPECT_EQ(job.wait(), 0);
+  for (const char* rank : {"0", "1"}) {
+    EXPECT_THAT(job.output(),
+                HasSubstr(fmt::format("rank {0} of 2 is done (local {0} of 2, attempt "
+                                      "0, by {1})",
+                                      rank, launcher)));
+  }
+}
+
+TEST(LaunchersTest, OpenMpi) {
+  const std::string mpirun = find_program("mpirun.openmpi");
+  if (mpirun.empty()) GTEST_SKIP() << "mpirun.openmpi is not installed (Debian: openmpi-bin)";
+  std::vector<std::string> command = {mpirun, "--oversubscribe", "-n", "2"};
+  if (geteuid() == 0) command.push_back("--allow-run-as-root");
+  command.insert(command.end(), {TENSORPACK_DISTRIBUTED_WORKER, "basic"});
+  expect_two_ranks(command, "openmpi");
+}
+
+TEST(LaunchersTest, Mpich) {
+  const std::string mpirun = find_program("mpirun.mpich");
+  if (mpirun.empty()) GTEST_SKIP() << "mpirun.mpich is not installed (Debian: mpich)";
+  expect_two_ranks({mpirun, "-n", "2", TENSORPACK_DISTRIBUTED_WORKER, "basic"}, "mpich");
+}
+
+TEST(LaunchersTest, Torchrun) {
+  const std::string torchrun = find_program("torchrun");
+  if (torchrun.empty()) GTEST_SKIP() << "torchrun is not installed (Debian: python3-torch)";
+  // Without -r and -t the version of Debian leaves out the output; a port of its own, because the
+  // default is everybody's.
+  expect_two_ranks(
+      {torchrun, "-r", "1", "-t", "1", "--no_python", "--nproc_per_node", "2", "--rdzv_backend",
+       "c10d", "--rdzv_endpoint", "localhost:0", TENSORPACK_DISTRIBUTED_WORKER, "basic"},
+      "torchrun");
+}
+
+TEST(LaunchersTest, Slurm) {
+  ChildProcess job({TENSORPACK_WITH_SLURM, "srun", "--overcommit", "-n", "2",
+                    TENSORPACK_DISTRIBUTED_WORKER, "basic"});
+  constexpr int kCannotStart = 77;
+  const int status = job.wait();
+  if (status == kCannotStart) GTEST_SKIP() << job.output();
+  EXPECT_EQ(status, 0);
+  EXPECT_THAT(job.output(),
+              AllOf(HasSubstr("rank 0 of 2 is done (local 0 of 2, attempt 0, by slurm)"),
+                    HasSubstr("rank 1 of 2 is done (local 1 of 2")));
+}
+
+TEST(LaunchersTest, TpLaunch) {
+  expect_two_ranks(
+      {TENSORPACK_TP, "launch", "-n", "2", "--", TENSORPACK_DISTRIBUTED_WORKER, "basic"}, "tp");
+}
+
+TEST(LaunchersTest, AJobThatLosesARankIsFinishedByARestart) {
+  ChildProcess job({TENSORPACK_TP, "launch", "-n", "3", "--max-restarts", "1", "--",
+                    TENSORPACK_DISTRIBUTED_WORKER, "loop", "steps=4", "rank=1", "at=2", "act=die"});
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_THAT(job.output(), AllOf(HasSubstr("tp launch: rank 1 was ended by signal 9 (Killed)."),
+                                  HasSubstr("error: [rank 0 of 3] rank 1 is gone"),
+                                  HasSubstr("error: [rank 2 of 3] rank 1 is gone"),
+                                  HasSubstr("[1] rank 1 of 3 is done (local 1 of 3, attempt 1")));
+}
+
+/// Two network namespaces joined by a cable, each as good as a host of its own.
+class TwoHostsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (find_program("ip").empty()) GTEST_SKIP() << "ip is not installed (Debian: iproute2)";
+    const std::string why = "network namespaces are not permitted here: they need root";
+    if (!ip("netns add " + a_)) GTEST_SKIP() << why;
+    if (!ip("netns add " + b_) ||
+        !ip(fmt::format("link add tpveth0 netns {} type veth peer name tpveth1 netns {}", a_,
+                        b_))) {
+      GTEST_SKIP() << why;
+    }
+    for (const auto& [host, address, cable] :
+         {std::tuple(a_, "10.77.0.1/24", "tpveth0"), std::tuple(b_, "10.77.0.2/24", "tpveth1")}) {
+      ASSERT_TRUE(ip(fmt::format("-n {} addr add {} dev {}", host, address, cable)));
+      ASSERT_TRUE(ip(fmt::format("-n {} link set lo up", host)));
+      ASSERT_TRUE(ip(fmt::format("-n {} link set {} up", host, cable)));
+    }
+  }
+  void TearDown() override {
+    ip("netns del " + a_);
+    ip("netns del " + b_);
+  }
+
+  static bool ip(const std::string& arguments) {
+    return std::system(("ip " + arguments + " > /dev/null 2>&1").c_str()) == 0;
+  }
+
+  /// Both hosts run one rank of the worker.
+  std::vector<std::string> job(const std::vector<std::string>& arguments) const {
+    std::vector<std::string> command = {TENSORPACK_TP,
+                                        "launch",
+                                        "-H",
+                                        fmt::format("{}:1,{}:1", a_, b_),
+                                        "--rsh",
+                                        "ip netns exec {host} sh -c",
+                                        "--master-address",
+                                        "10.77.0.1",
+                                        "--timeout",
+                                        "6",
+                                        "--",
+                                        TENSORPACK_DISTRIBUTED_WORKER};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    return command;
+  }
+
+  const std::string a_ = fmt::format("tp{}a", getpid());
+  const std::string b_ = fmt::format("tp{}b", getpid());
+};
+
+TEST_F(TwoHostsTest, RanksMeetAcrossHosts) {
+  ChildProcess ranks(job({"basic"}));
+  EXPECT_EQ(ranks.wait(), 0);
+  EXPECT_THAT(ranks.output(), AllOf(HasSubstr("rank 0 of 2 is done (local 0 of 1"),
+                                    HasSubstr("rank 1 of 2 is done (local 0 of 1")));
+}
+
+TEST_F(TwoHostsTest, APulledCableIsAnErrorWithinTheTimeout) {
+  ChildProcess ranks(job({"loop"}));
+  ASSERT_TRUE(ranks.read_until("rank 0 pid"));
+  ASSERT_TRUE(ranks.read_until("rank 1 pid"));
+  ASSERT_TRUE(ip(fmt::format("-n {} link set tpveth0 down", a_)));
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(ranks.wait(), 3);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
+  EXPECT_THAT(ranks.output(),
+              AllOf(HasSubstr("error: [rank 0 of 2] rank 1 is gone: no sign of life for"),
+                    HasSubstr("error: [rank 1 of 2] rank 0 is gone")));
+}
+
+}  // namespace
+}  // namespace tensorpack
