@@ -11,6 +11,7 @@
 #include "benchmarks/gpu/contest.h"
 #include "benchmarks/gpu/fused.h"
 #include "benchmarks/gpu/serve.h"
+#include "benchmarks/gpu/towers.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 
@@ -154,7 +155,10 @@ int run(int argc, char** argv) {
   Suite suite;
   Program program(suite, flags);
   for (const GpuTask& task : gpu_tasks(flags.tiny)) program.add(task);
-  if (flags.list || flags.contest.device == "cuda") add_fused_benchmarks(suite);
+  if (flags.list || flags.contest.device == "cuda") {
+    add_fused_benchmarks(suite);
+    add_towers_benchmarks(suite);
+  }
   if (flags.list) {
     for (const auto& name : suite.names()) fmt::print("{}\n", name);
     return 0;

@@ -19,8 +19,7 @@ int free_port() {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof(address);
   auto* const plain = reinterpret_cast<sockaddr*>(&address);
-  const bool is_bound =
-      fd >= 0 && bind(fd, plain, size) == 0 && getsockname(fd, plain, &size) == 0;
+  const bool is_bound = fd >= 0 && bind(fd, plain, size) == 0 && getsockname(fd, plain, &size) == 0;
   const int error = errno;
   if (fd >= 0) close(fd);
   TP_CHECK(is_bound, "free_port", "the system gives no port: {}.", std::strerror(error));

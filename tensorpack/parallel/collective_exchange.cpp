@@ -19,8 +19,8 @@ class CollectiveExchange final : public ExchangeGroup {
     for (size_t i = 0; i < devices.size(); ++i) {
       threads.emplace_back([&, i] {
         try {
-          groups_[i] = ProcessGroup::create({.environment = place_of(i, devices.size(), port),
-                                             .device = devices[i]});
+          groups_[i] = ProcessGroup::create(
+              {.environment = place_of(i, devices.size(), port), .device = devices[i]});
           exchanges_[i] = make_process_exchange({.processes = groups_[i], .average = average});
         } catch (...) {
           failures[i] = std::current_exception();

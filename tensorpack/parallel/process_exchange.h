@@ -26,8 +26,8 @@ struct ProcessExchangeOptions {
 /// of memory, and added up over the processes while the program goes on.
 std::shared_ptr<ExchangeGroup> make_process_exchange(const ProcessExchangeOptions& options);
 
-/// Between the towers of one process, each of which is a rank of its own: for GPUs of their own, whose
-/// collective library moves the gradients. `devices` are those of the towers.
+/// Between the towers of one process, each of which is a rank of its own: for GPUs of their own,
+/// whose collective library moves the gradients. `devices` are those of the towers.
 std::shared_ptr<ExchangeGroup> make_collective_exchange(const std::vector<c10::Device>& devices,
                                                         bool average);
 

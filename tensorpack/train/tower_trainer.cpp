@@ -86,8 +86,7 @@ std::string checksum_of(const DataPoint& batch) {
 
 // Looks at the first batch: processes that train on the same data might as well be one.
 InputFeeder check_that_ranks_differ(InputFeeder feeder, std::shared_ptr<ProcessGroup> processes) {
-  return [feeder = std::move(feeder), processes = std::move(processes),
-          is_first = true]() mutable {
+  return [feeder = std::move(feeder), processes = std::move(processes), is_first = true]() mutable {
     std::optional<std::vector<at::Tensor>> batch = feeder();
     if (!batch || !std::exchange(is_first, false)) return batch;
     const std::vector<std::string> sums = processes->gather(checksum_of(*batch));

@@ -88,11 +88,11 @@ TEST(SharedMemoryExchangeTest, WhoeverWaitsThrowsWhenAnotherFails) {
 
 // As towers on GPUs of their own do; here over Gloo.
 TEST(CollectiveExchangeTest, TowersAreRanksOfTheirOwn) {
-  const auto group =
-      make_collective_exchange(Devices::cpu(3).list(), /*average=*/true);
+  const auto group = make_collective_exchange(Devices::cpu(3).list(), /*average=*/true);
   for (int step = 0; step < 3; ++step) {
     const auto averages = exchange(*group, 3, [&](int tower) {
-      return Tensors{at::full({100}, tower + step, at::kFloat), at::arange(6).to(at::kFloat).reshape({2, 3}).t()};
+      return Tensors{at::full({100}, tower + step, at::kFloat),
+                     at::arange(6).to(at::kFloat).reshape({2, 3}).t()};
     });
     for (const Tensors& average : averages) {
       EXPECT_TRUE(at::allclose(average[0], at::full({100}, 1.F + static_cast<float>(step))));

@@ -29,9 +29,12 @@ struct Job {
 };
 
 Words program(const fs::path& dir, const Job& job) {
-  return {TENSORPACK_TRAIN_CHILD,   "resume",
-          dir.string(),             std::to_string(job.epochs),
-          std::to_string(job.stop), std::to_string(job.signal),
+  return {TENSORPACK_TRAIN_CHILD,
+          "resume",
+          dir.string(),
+          std::to_string(job.epochs),
+          std::to_string(job.stop),
+          std::to_string(job.signal),
           std::to_string(job.rank)};
 }
 
@@ -92,17 +95,21 @@ void PrintTo(const Launcher& launcher, std::ostream* out) { *out << launcher.nam
 const std::vector<Launcher>& launchers() {
   static const std::vector<Launcher> all = {
       {"TpLaunch", TENSORPACK_TP,
-       [](int size) { return Words{TENSORPACK_TP, "launch", "-n", std::to_string(size), "--"}; }},
+       [](int size) {
+         return Words{TENSORPACK_TP, "launch", "-n", std::to_string(size), "--"};
+       }},
       {"OpenMpi", "/usr/bin/mpirun.openmpi",
        [](int size) {
          return Words{"/usr/bin/mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n",
                       std::to_string(size)};
        }},
       {"Mpich", "/usr/bin/mpirun.mpich",
-       [](int size) { return Words{"/usr/bin/mpirun.mpich", "-n", std::to_string(size)}; }},
+       [](int size) {
+         return Words{"/usr/bin/mpirun.mpich", "-n", std::to_string(size)};
+       }},
       {"Torchrun", "/usr/bin/torchrun",
        [](int size) {
-         return Words{"/usr/bin/torchrun", "-r", "1", "-t", "1", "--nproc_per_node",
+         return Words{"/usr/bin/torchrun",  "-r",         "1", "-t", "1", "--nproc_per_node",
                       std::to_string(size), "--no_python"};
        }},
   };
@@ -152,9 +159,8 @@ TEST(RanksProcessTest, TheLauncherRestartsAJobWhichEndsWithTheSameWeights) {
   }
   for (const int rank : {0, 1}) {
     const TempDir dir;
-    const Ended ended =
-        run(Words{TENSORPACK_TP, "launch", "-n", "2", "--max-restarts", "1", "--"} +
-            program(dir.path(), {.epochs = 4, .stop = 13, .rank = rank}));
+    const Ended ended = run(Words{TENSORPACK_TP, "launch", "-n", "2", "--max-restarts", "1", "--"} +
+                            program(dir.path(), {.epochs = 4, .stop = 13, .rank = rank}));
     EXPECT_EQ(ended.status, 0) << ended.output;
     expect_same_weights(whole.path(), dir.path());
   }
@@ -172,8 +178,8 @@ TEST(RanksProcessTest, CheckpointsDoNotDependOnHowManyWroteThem) {
     EXPECT_EQ(checkpoint.epoch_num, epochs);
     EXPECT_EQ(checkpoint.global_step, epochs * 5);
   }
-  // Batches of all ranks: 10 steps each by 4, 1 and 2 make 70; the last 4 ranks can go on at 68, and
-  // take 40 more.
+  // Batches of all ranks: 10 steps each by 4, 1 and 2 make 70; the last 4 ranks can go on at 68,
+  // and take 40 more.
   EXPECT_EQ(load_checkpoint(dir.path()).extra.at("callback/InputSourceCallback"), "108");
 }
 
