@@ -15,9 +15,8 @@ const torch::Device kGpu(torch::kCUDA, 0);
 constexpr int64_t kBatch = 256;
 
 TowerDefinition resnet50(const std::shared_ptr<Optimizer>& optimizer, int64_t batch) {
-  const Tensor images = torch::randn({batch, 3, 224, 224})
-                            .to(kGpu)
-                            .contiguous(torch::MemoryFormat::ChannelsLast);
+  const Tensor images =
+      torch::randn({batch, 3, 224, 224}).to(kGpu).contiguous(torch::MemoryFormat::ChannelsLast);
   const Tensor labels =
       torch::randint(0, 1000, {batch}, torch::TensorOptions(torch::kLong)).to(kGpu);
   return {.inputs = {{"image", {-1, 3, 224, 224}}, {"label", {-1}, torch::kLong}},
@@ -50,8 +49,7 @@ class ResNetTowers {
     if (count > 1) exchange = make_exchange(parallel);
     op_ = exchange ? Op::parallel("step", towers, exchange) : towers[0];
     graph_.finalize();
-    session_ = std::make_unique<Session>(graph_,
-                                         SessionOptions{.precision = Precision::kBFloat16});
+    session_ = std::make_unique<Session>(graph_, SessionOptions{.precision = Precision::kBFloat16});
   }
 
   double seconds(int64_t steps) {

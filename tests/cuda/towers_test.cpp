@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several towers and several processes that share a GPU.
+#include "tests/parallel/towers.h"
+
 #include <gmock/gmock.h>
 
 #include "tests/cuda/device.h"
 #include "tests/distributed/ranks.h"
-#include "tests/parallel/towers.h"
 #include "tests/support/capture.h"
 
 namespace tensorpack::test {
@@ -52,9 +53,9 @@ TEST_F(GpuTowersTest, TwoTowersOnOneGpuEqualOneWithTheWholeBatch) {
     const Values one = train_on_gpu(SimpleTrainer(on_gpu()), images(8), logits);
     expect_close(one, train_on_gpu(SyncMultiGPUTrainerReplicated(two_towers(), {.graph = on_gpu()}),
                                    images(4), logits));
-    expect_close(one, train_on_gpu(SyncMultiGPUTrainerParameterServer(two_towers(),
-                                                                      {.graph = on_gpu()}),
-                                   images(4), logits));
+    expect_close(one,
+                 train_on_gpu(SyncMultiGPUTrainerParameterServer(two_towers(), {.graph = on_gpu()}),
+                              images(4), logits));
   }
 }
 
@@ -82,9 +83,9 @@ TEST_F(GpuTowersTest, TwoProcessesOnOneGpuExchangeThroughTheHost) {
     for (int i = 0; auto point = all->next(); ++i) {
       if (i % 2 == group->rank()) points.push_back(*point);
     }
-    values[static_cast<size_t>(group->rank())] = train_on_gpu(
-        DistributedTrainer({.devices = {0}, .processes = group, .graph = on_gpu()}),
-        std::make_unique<FromList>(std::move(points)));
+    values[static_cast<size_t>(group->rank())] =
+        train_on_gpu(DistributedTrainer({.devices = {0}, .processes = group, .graph = on_gpu()}),
+                     std::make_unique<FromList>(std::move(points)));
   });
   EXPECT_THAT(errors, Each(IsEmpty()));
   expect_close(values[0], one);
