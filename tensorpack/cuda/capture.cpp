@@ -56,32 +56,48 @@ void abandon(const CaptureSpace& space, const at::Generator& generator) {
   });
 }
 
+// Captures of several threads would meet in the default generator.
+std::mutex& capturing() {
+  static std::mutex mutex;
+  return mutex;
+}
+
 }  // namespace
 
 CaptureSpace::CaptureSpace(c10::DeviceIndex device)
     : device(device),
       stream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device)),
       pool(at::cuda::graph_pool_handle()),
-      keeper_(std::make_unique<Capture>(*this, at::Generator(), do_little)) {}
+      keeper_(std::make_unique<Capture>(*this, at::Generator())) {
+  do_little();
+  keeper_->end();
+}
 
 CaptureSpace::~CaptureSpace() = default;
 
-Capture::Capture(const CaptureSpace& space, const at::Generator& generator,
-                 const std::function<void()>& work) {
-  const c10::cuda::CUDAStreamGuard on_stream(space.stream);
+Capture::Capture(const CaptureSpace& space, const at::Generator& generator)
+    : space_(space), generator_(generator), turn_(capturing()), on_stream_(space.stream) {
   c10::cuda::device_synchronize();
   // What earlier runs left in the cache would stand beside the memory of the capture.
   c10::cuda::CUDACachingAllocator::emptyCache();
   check_room();
-  if (generator.defined()) graph_.register_generator_state(generator);
+  if (generator_.defined()) graph_.register_generator_state(generator_);
   try {
     graph_.capture_begin(space.pool, kMode);
-    work();
-    graph_.capture_end();
   } catch (...) {
-    abandon(space, generator);
+    abandon(space, generator_);
     throw;
   }
+}
+
+Capture::~Capture() {
+  if (on_stream_) abandon(space_, generator_);
+}
+
+void Capture::end() {
+  graph_.capture_end();
+  on_stream_.reset();
+  turn_.unlock();
 }
 
 }  // namespace tensorpack::cuda

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 
 namespace tensorpack::cuda {
 
@@ -29,19 +31,27 @@ struct CaptureSpace {
   std::unique_ptr<Capture> keeper_;
 };
 
-/// What `work` issued to the device while it was captured.
+/// What this thread issues to the device between its construction and end(): not run, but kept. One
+/// at a time in the process. Destroyed before end(), as by an exception, it brings the process back
+/// to a state in which it can go on.
 class Capture {
  public:
-  /// Calls `work`, which issues its kernels without running them; it may draw from `generator`, if
-  /// that is defined, besides the default one. Throws what `work` or the capture
-  /// threw, after the process has been brought back to a state in which it can go on.
-  Capture(const CaptureSpace& space, const at::Generator& generator,
-          const std::function<void()>& work);
+  /// The work may draw from `generator`, if that is defined, besides the default one.
+  Capture(const CaptureSpace& space, const at::Generator& generator);
+  ~Capture();
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  void end();
 
   /// Runs everything on the current stream.
   void launch() { graph_.replay(); }
 
  private:
+  const CaptureSpace& space_;
+  at::Generator generator_;
+  std::unique_lock<std::mutex> turn_;
+  std::optional<c10::cuda::CUDAStreamGuard> on_stream_;  // until it has ended
   at::cuda::CUDAGraph graph_;
 };
 

@@ -27,7 +27,8 @@ class CudaLowering final : public Lowering {
   std::unique_ptr<ProgramRunner> make_runner(
       const Op& op, const Trace& trace, const std::vector<std::string>& fetches) const override {
     if (!op.device().is_cuda()) return Lowering::make_runner(op, trace, fetches);
-    auto& space = spaces_[op.device().index()];
+    // Towers that run at once need memory and a stream of their own.
+    auto& space = spaces_[{op.device().index(), op.state().tower}];
     if (!space) space = std::make_shared<const cuda::CaptureSpace>(op.device().index());
     return std::make_unique<cuda::GraphRunner>(op.name(), trace, fetches, op.state().generator,
                                                space);
@@ -35,7 +36,9 @@ class CudaLowering final : public Lowering {
 
  private:
   FusionOptions fusion_;
-  mutable std::map<c10::DeviceIndex, std::shared_ptr<const cuda::CaptureSpace>> spaces_;
+  // By device and tower.
+  mutable std::map<std::pair<c10::DeviceIndex, int>, std::shared_ptr<const cuda::CaptureSpace>>
+      spaces_;
 };
 
 }  // namespace

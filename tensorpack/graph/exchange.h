@@ -54,8 +54,8 @@ class ExchangeGroup {
   /// Called on a member's thread when it has done its part of a step, or has failed to.
   virtual void finish(size_t /*index*/) {}
 
-  /// A member has failed: whoever waits in this step, or is about to, throws.
-  virtual void abort() = 0;
+  /// Member number `index` has failed: whoever waits in this step, or is about to, throws.
+  virtual void abort(size_t index) = 0;
 };
 
 /// How much is exchanged at a time unless a tower says otherwise: enough for the bandwidth, little

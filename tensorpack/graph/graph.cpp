@@ -78,7 +78,8 @@ Op Graph::define(OpOptions options) {
                                                      .inputs = std::move(options.inputs),
                                                      .body = complete(options.body, generator),
                                                      .feeder = std::move(options.feeder),
-                                                     .generator = generator});
+                                                     .generator = generator,
+                                                     .tower = options.tower});
   build(*state);
   ops_.push_back(Op(std::move(state)));
   return ops_.back();

@@ -43,6 +43,8 @@ struct OpOptions {
   std::optional<c10::Device> device = {};  ///< the graph's when empty
   /// The stream of random numbers the op draws from: ops with the same one continue each other.
   std::string random_stream = "main";
+  /// Ops of different towers may run at once.
+  int tower = 0;
 };
 
 /// Variables and ops that belong together. First they are defined, then the graph is made final,

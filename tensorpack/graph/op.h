@@ -96,6 +96,7 @@ struct Op::State {
   OpBody body = {};                      // kProgram
   InputFeeder feeder = {};               // kProgram
   at::Generator generator = {};          // kProgram: what its operators draw from
+  int tower = 0;                         // kProgram: those of different towers may run at once
   std::vector<Op> members = {};          // kGroup, kParallel
   std::shared_ptr<ExchangeGroup> exchange = {};  // kParallel; may be null
   std::function<void()> function = {};           // kHost

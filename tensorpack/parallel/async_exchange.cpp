@@ -17,7 +17,7 @@ class AsyncExchange final : public ExchangeGroup {
 
   Exchange& member(size_t index) override { return *members_[index]; }
   void finish(size_t index) override { members_[index]->turn_.reset(); }
-  void abort() override {}
+  void abort(size_t /*index*/) override {}
 
  private:
   struct Member final : Exchange {

@@ -40,9 +40,9 @@ class CollectiveExchange final : public ExchangeGroup {
     for (const auto& exchange : exchanges_) exchange->start();
   }
 
-  void abort() override {
+  void abort(size_t index) override {
     is_aborted_ = true;
-    for (const auto& group : groups_) group->leave("a tower has failed.");
+    groups_[index]->leave("a tower has failed.");
   }
 
  private:

@@ -32,6 +32,15 @@ bool has_gpus_of_their_own(const std::vector<c10::Device>& devices) {
   return gpus.size() == devices.size();
 }
 
+// To begin an exchange takes as long on a GPU as to send many times what the CPU sends in that
+// time.
+constexpr int64_t kBucketBytesOnCuda = 25 << 20;
+
+int64_t bucket_bytes(const DataParallel& parallel) {
+  return parallel.bucket_bytes.value_or(has_cuda(parallel) ? kBucketBytesOnCuda
+                                                           : kDefaultBucketBytes);
+}
+
 // Towers that share variables read all of them until the last gradient is there: nothing may be
 // updated before.
 constexpr int64_t kOneBucket = std::numeric_limits<int64_t>::max();
@@ -67,8 +76,8 @@ void check(const DataParallel& parallel) {
            "a process with {} towers on GPUs cannot train with others. Start one process for each "
            "GPU.",
            parallel.devices.size());
-  TP_CHECK(parallel.bucket_bytes > 0, "parallel", "bucket_bytes is {}. Pass a positive number.",
-           parallel.bucket_bytes);
+  TP_CHECK(parallel.bucket_bytes.value_or(1) > 0, "parallel",
+           "bucket_bytes is {}. Pass a positive number.", *parallel.bucket_bytes);
 }
 
 GraphOptions with_devices(GraphOptions options, const DataParallel& parallel) {
@@ -86,7 +95,7 @@ TowerOptions tower_options(const DataParallel& parallel, int index) {
       .index = index,
       .total = static_cast<int>(parallel.devices.size()),
       .exchanges = parallel.is_parallel(),
-      .bucket_bytes = parallel.bucket_bytes,
+      .bucket_bytes = bucket_bytes(parallel),
   };
   if (!devices.empty()) options.device = devices[static_cast<size_t>(index)];
   if (is_single) return options;

@@ -10,6 +10,7 @@
 
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tensorpack/distributed/process_group.h"
@@ -59,8 +60,9 @@ struct DataParallel {
   std::shared_ptr<ProcessGroup> processes = {};
   /// What gradients are cast to between processes.
   Compression compression = Compression::kNone;
-  /// How much of the gradients is exchanged at a time.
-  int64_t bucket_bytes = kDefaultBucketBytes;
+  /// How much of the gradients is exchanged at a time; on CUDA more than kDefaultBucketBytes if
+  /// empty.
+  std::optional<int64_t> bucket_bytes = {};
   /// Whether copies of variables are made equal to those of the first tower of the first process at
   /// the end of every epoch, too, and not only before training. What is not trained by gradients,
   /// like moving averages, differs until then.

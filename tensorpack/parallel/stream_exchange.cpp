@@ -33,16 +33,21 @@ class StreamExchange final : public TowerGroup {
   }
 
   void deliver(Bucket& bucket, size_t index) override {
-    for (const auto& event : streams(bucket).written) event->block(stream_of(bucket, index));
+    wait_on_stream(streams(bucket).written, bucket, index);
     add_up(bucket, index);
     record(streams(bucket).read[index], bucket, index);
     // Nobody gives its tensors back before all have read them.
     wait_for_delivery(bucket);
-    for (const auto& event : streams(bucket).read) event->block(stream_of(bucket, index));
+    wait_on_stream(streams(bucket).read, bucket, index);
   }
 
  private:
   static StreamBucket& streams(Bucket& bucket) { return static_cast<StreamBucket&>(bucket); }
+
+  // The host has no streams: what is there was done before it was brought.
+  static bool is_on_host(const Bucket& bucket, size_t index) {
+    return bucket.given[index][0].is_cpu();
+  }
 
   static c10::Stream stream_of(const Bucket& bucket, size_t index) {
     const c10::Device device = bucket.given[index][0].device();
@@ -50,9 +55,16 @@ class StreamExchange final : public TowerGroup {
   }
 
   static void record(std::unique_ptr<c10::Event>& event, const Bucket& bucket, size_t index) {
+    if (is_on_host(bucket, index)) return;
     const c10::Stream stream = stream_of(bucket, index);
     if (!event) event = std::make_unique<c10::Event>(stream.device_type());
     event->record(stream);
+  }
+
+  static void wait_on_stream(const std::vector<std::unique_ptr<c10::Event>>& events,
+                             const Bucket& bucket, size_t index) {
+    if (is_on_host(bucket, index)) return;
+    for (const auto& event : events) event->block(stream_of(bucket, index));
   }
 
   void add_up(Bucket& bucket, size_t index) {

@@ -104,7 +104,7 @@ void TowerGroup::start() {
   }
 }
 
-void TowerGroup::abort() {
+void TowerGroup::abort(size_t /*index*/) {
   const std::lock_guard lock(mutex_);
   is_aborted_ = true;
   for (const auto& bucket : buckets_) {

@@ -28,7 +28,7 @@ class TowerGroup : public ExchangeGroup {
 
   Exchange& member(size_t index) final;
   void start() final;
-  void abort() final;
+  void abort(size_t index) final;
 
  protected:
   /// A tensor whose elements lie in one piece of memory, in any order of dimensions.

@@ -190,8 +190,8 @@ void Session::run_parallel(const Op& op, Run& run) {
   WorkerTeam& team = team_of(op);
   const OpThreadsScope threads(threads_of_each(parts.size()));
   const auto failure = team.run([&](size_t i) { execute(parts[i], group, i); },
-                                [&] {
-                                  if (group != nullptr) group->abort();
+                                [&](size_t i) {
+                                  if (group != nullptr) group->abort(i);
                                 });
   if (failure) rethrow_from(parts[failure->worker].op, failure->exception);
   for (Part& part : parts) part.hand_over(run);

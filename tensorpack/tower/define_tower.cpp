@@ -35,6 +35,7 @@ TowerHandle define_tower(Graph& graph, TowerOptions options, TowerDefinition def
       .feeder = std::move(definition.feeder),
       .device = options.device,
       .random_stream = random_stream_of(options),
+      .tower = options.index,
   });
   return TowerHandle(graph, options.name, options.is_training, op, options.variable_prefix);
 }

@@ -23,7 +23,8 @@ struct DistributedOptions {
   /// How long a process may keep the others waiting: longer than the longest thing that the chief
   /// does alone, such as inference.
   std::chrono::milliseconds timeout = default_collective_timeout();
-  int64_t bucket_bytes = kDefaultBucketBytes;
+  /// How much of the gradients is exchanged at a time; see DataParallel.
+  std::optional<int64_t> bucket_bytes = {};
   /// The processes, if they are not those that were started together.
   std::shared_ptr<ProcessGroup> processes = {};
   GraphOptions graph = {};

@@ -37,12 +37,12 @@ void WorkerTeam::do_part(size_t index) {
   } catch (...) {
     if (has_failed_.exchange(true)) return;
     failure_ = Failure{index, std::current_exception()};
-    if (*on_failure_) (*on_failure_)();
+    if (*on_failure_) (*on_failure_)(index);
   }
 }
 
 std::optional<WorkerTeam::Failure> WorkerTeam::run(const std::function<void(size_t)>& part,
-                                                   const std::function<void()>& on_failure) {
+                                                   const std::function<void(size_t)>& on_failure) {
   part_ = &part;
   on_failure_ = &on_failure;
   failure_.reset();

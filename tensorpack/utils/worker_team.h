@@ -30,10 +30,10 @@ class WorkerTeam {
   };
 
   /// Calls `part(i)` on thread i, for all of them at once, part 0 on this one, and waits for all.
-  /// Returns the first failure; `on_failure` is called when it happens, on its thread, while others
-  /// may still work.
+  /// Returns the first failure; `on_failure(i)` is called when it happens, on its thread, while
+  /// others may still work.
   std::optional<Failure> run(const std::function<void(size_t)>& part,
-                             const std::function<void()>& on_failure = {});
+                             const std::function<void(size_t)>& on_failure = {});
 
  private:
   void work(size_t index, const std::string& name, const std::function<void()>& on_start);
@@ -41,7 +41,7 @@ class WorkerTeam {
 
   // What is being done; written before `job_` changes and read after.
   const std::function<void(size_t)>* part_ = nullptr;
-  const std::function<void()>* on_failure_ = nullptr;
+  const std::function<void(size_t)>* on_failure_ = nullptr;
   std::optional<Failure> failure_;
   std::atomic<bool> has_failed_ = false;
 

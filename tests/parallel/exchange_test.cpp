@@ -75,7 +75,7 @@ TEST(SharedMemoryExchangeTest, AddsUpInTheOrderOfTheTowers) {
 TEST(SharedMemoryExchangeTest, WhoeverWaitsThrowsWhenAnotherFails) {
   const auto group = make_shared_memory_exchange({.towers = 2});
   group->start();
-  std::thread other([&] { group->abort(); });
+  std::thread other([&] { group->abort(1); });
   Exchange& member = group->member(0);
   const Tensors given = {at::ones({3})};
   const Tensors averages = member.begin(0, given);
@@ -106,7 +106,7 @@ TEST(CollectiveExchangeTest, WhoeverWaitsThrowsWhenAnotherFails) {
   group->start();
   Exchange& member = group->member(0);
   const Tensors averages = member.begin(0, Tensors{at::ones({3})});
-  std::thread other([&] { group->abort(); });
+  std::thread other([&] { group->abort(1); });
   EXPECT_ERROR(member.end(0, averages), "a tower has failed");
   other.join();
 }

@@ -36,7 +36,7 @@ class AverageByHand final : public ExchangeGroup {
     is_aborted_ = false;
   }
 
-  void abort() override {
+  void abort(size_t) override {
     const std::lock_guard lock(mutex_);
     is_aborted_ = true;
     changed_.notify_all();

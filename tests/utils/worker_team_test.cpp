@@ -42,7 +42,7 @@ TEST(WorkerTeamTest, TheFirstFailureIsReturnedWhenAllHaveEnded) {
         ++ended;
         if (i == 2) throw std::runtime_error("later");
       },
-      [&] { failed = true; });
+      [&](size_t i) { failed = i == 1; });
   ASSERT_TRUE(failure.has_value());
   EXPECT_EQ(failure->worker, 1U);
   EXPECT_EQ(ended, 2);
