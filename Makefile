@@ -28,8 +28,14 @@ test: SETUP += --test
 test: build ## Run the tests: make test LABEL=unit
 	@ctest --preset $(PRESET) $(if $(LABEL),-L '$(LABEL)')
 
-soak: build ## Kill and resume a training: make soak ARGS="--kills 200 --example"
+soak: build ## Kill and resume trainings: make soak, or make soak ARGS="--kills 200 --example"
+ifdef ARGS
 	@$(BUILD)/tests/train/soak $(ARGS)
+else
+	@OMP_NUM_THREADS=1 $(BUILD)/tests/train/soak --kills 200
+	@OMP_NUM_THREADS=1 $(BUILD)/tests/train/soak --ranks 2 --kills 50
+	@OMP_NUM_THREADS=1 $(BUILD)/tests/train/soak --ranks 32 --kills 2
+endif
 
 bench: SETUP += --bench
 bench: build ## Run the benchmarks: make bench ARGS="--filter engine/"

@@ -45,8 +45,7 @@ class CapturedProgram::CuttingExchange final : public Exchange {
 };
 
 CapturedProgram::CapturedProgram(const CaptureSpace& space, const at::Generator& generator,
-                                 const KnownAverages* averages,
-                                 const std::function<void()>& work) {
+                                 const KnownAverages* averages, const std::function<void()>& work) {
   if (averages == nullptr) {
     auto capture = std::make_unique<Capture>(space, generator);
     work();

@@ -3,9 +3,10 @@
 //
 // Note [Capturing an exchange]
 // What other towers do cannot be captured with what this one does, unless the exchange consists of
-// work on streams alone, as with NCCL. Otherwise the step is captured in pieces, from one exchange to
-// the next, and a run launches a piece, does what the exchange does, and launches the next. Pieces
-// read and write the same memory in every run, so averages must always come where they came before.
+// work on streams alone, as with NCCL. Otherwise the step is captured in pieces, from one exchange
+// to the next, and a run launches a piece, does what the exchange does, and launches the next.
+// Pieces read and write the same memory in every run, so averages must always come where they came
+// before.
 #pragma once
 
 #include <functional>
@@ -41,8 +42,8 @@ class RememberingExchange final : public Exchange {
 /// What a function issued to a device, in pieces.
 class CapturedProgram {
  public:
-  /// Calls `work`. `averages` has all exchanges of it that go through the host; the others, and all if
-  /// it is null, are captured. Throws what `work` or the capture threw.
+  /// Calls `work`. `averages` has all exchanges of it that go through the host; the others, and all
+  /// if it is null, are captured. Throws what `work` or the capture threw.
   CapturedProgram(const CaptureSpace& space, const at::Generator& generator,
                   const KnownAverages* averages, const std::function<void()>& work);
   ~CapturedProgram();

@@ -312,15 +312,18 @@ TEST_F(GraphExecutorTest, OperatorsThatWaitForTheDeviceAreReplayedAndNamed) {
 TEST_F(GraphExecutorTest, FailedCaptureLeavesTheProcessUsable) {
   const cuda::CaptureSpace space(0);
   at::Tensor x = at::ones({4}, at::kCUDA);
-  EXPECT_ANY_THROW(cuda::Capture(space, at::Generator(), [&] {
+  const auto fail = [&] {
+    const cuda::Capture capture(space, at::Generator());
     x = at::dropout(x, 0.5, true);
     x.sum().item<float>();  // waits
-  }));
+  };
+  EXPECT_ANY_THROW(fail());
   EXPECT_EQ(at::ones({3}, at::kCUDA).sum().item<float>(), 3);
   EXPECT_EQ(at::rand({3}, at::kCUDA).numel(), 3);
   // Everything works again, in the same memory too.
-  at::Tensor y;
-  cuda::Capture good(space, at::Generator(), [&] { y = at::ones({4}, at::kCUDA) + 1; });
+  cuda::Capture good(space, at::Generator());
+  const at::Tensor y = at::ones({4}, at::kCUDA) + 1;
+  good.end();
   good.launch();
   EXPECT_EQ(y.sum().item<float>(), 8);
   CapturedDropout dropout(*graph_);

@@ -6,6 +6,7 @@
 #include "tensorpack/dataflow/from_generator.h"
 #include "tensorpack/dataflow/map.h"
 #include "tensorpack/dataflow/repeat.h"
+#include "tensorpack/dataflow/shard.h"
 #include "tensorpack/dataflow/shuffle.h"
 #include "tensorpack/dataflow/take.h"
 #include "tests/dataflow/numbers.h"
@@ -76,6 +77,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"MapThatDrops", [] { return numbers(5) | map(keep_even); }},
         Case{"Take", [] { return numbers(9) | take(4); }},
         Case{"TakeMoreThanThereIs", [] { return numbers(3) | take(4); }},
+        Case{"Shard", [] { return numbers(11) | shard({.rank = 1, .size = 3}); }},
+        Case{"UnequalShard",
+             [] { return numbers(11) | shard({.rank = 1, .size = 3, .equal = false}); }},
         Case{"Pipeline",
              [] {
                return counting() | map(add_one) | repeat(2) | shuffle(4, {.seed = 3}) |

@@ -5,8 +5,10 @@
 
 #include "tensorpack/dataflow/map.h"
 #include "tensorpack/dataflow/repeat.h"
+#include "tensorpack/dataflow/shard.h"
 #include "tensorpack/dataflow/shuffle.h"
 #include "tensorpack/dataflow/take.h"
+#include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
 #include "tests/dataflow/numbers.h"
 
@@ -120,6 +122,50 @@ TEST(ShuffleTest, UnknownSizeNeedsABuffer) {
               ThrowsMessage<Error>(HasSubstr("does not know its size")));
   EXPECT_THAT([] { shuffle(0); }, ThrowsMessage<Error>(HasSubstr("got 0")));
   EXPECT_THAT(values(*(numbers(3) | repeat() | shuffle(2)), 20), SizeIs(20));
+}
+
+TEST(ShardTest, PartsAreEquallyLongAndHaveEverythingElseOnce) {
+  for (int64_t size = 0; size < 12; ++size) {
+    std::set<int64_t> seen;
+    for (int rank = 0; rank < 3; ++rank) {
+      const auto flow = numbers(size) | shard({.rank = rank, .size = 3});
+      const auto part = values(*flow);
+      EXPECT_THAT(part, SizeIs(size / 3));
+      EXPECT_EQ(flow->size(), size / 3);
+      seen.insert(part.begin(), part.end());
+    }
+    EXPECT_THAT(seen, SizeIs(size / 3 * 3));
+  }
+}
+
+TEST(ShardTest, UnequalPartsHaveEverythingOnce) {
+  for (int64_t size = 0; size < 12; ++size) {
+    std::multiset<int64_t> seen;
+    for (int rank = 0; rank < 3; ++rank) {
+      const auto flow = numbers(size) | shard({.rank = rank, .size = 3, .equal = false});
+      const auto part = values(*flow);
+      EXPECT_EQ(flow->size(), std::ssize(part));
+      seen.insert(part.begin(), part.end());
+    }
+    EXPECT_THAT(seen, SizeIs(size));
+    EXPECT_THAT(std::set<int64_t>(seen.begin(), seen.end()), SizeIs(size));
+  }
+}
+
+TEST(ShardTest, AProcessAloneGetsAll) {
+  EXPECT_THAT(values(*(numbers(3) | shard())), ElementsAre(0, 1, 2));
+}
+
+TEST(ShardTest, TakesItsPlaceFromTheLauncher) {
+  const ScopedEnv rank("TENSORPACK_RANK", "1");
+  const ScopedEnv size("TENSORPACK_SIZE", "2");
+  EXPECT_THAT(values(*(numbers(5) | shard())), ElementsAre(1, 3));
+}
+
+TEST(ShardTest, WrongPartsAreToldAtOnce) {
+  EXPECT_THAT([] { shard({.rank = 3, .size = 3}); },
+              ThrowsMessage<Error>(HasSubstr("part 3 of 3")));
+  EXPECT_THAT([] { shard({.rank = 0}); }, ThrowsMessage<Error>(HasSubstr("Set both")));
 }
 
 }  // namespace

@@ -2,10 +2,11 @@
 // Kills a training again and again, resumes it, and compares what comes out with a training that
 // was left alone: variables, states, statistics and recorded costs must be the same bits.
 //
-//   soak [--kills 200] [--seed 1] [--power-cut] [--example]
+//   soak [--kills 200] [--seed 1] [--power-cut] [--example] [--ranks 1]
 //
 // With --power-cut only what was synchronized to the disk is there after a kill; with --example the
-// training is the one on Fashion-MNIST.
+// training is the one on Fashion-MNIST; with --ranks it is made by several processes, one of which
+// is killed: the others must end by themselves.
 #include <ATen/ATen.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,6 +18,7 @@
 #include <filesystem>
 #include <random>
 #include <regex>
+#include <sstream>
 #include <thread>
 
 #include "tensorpack/checkpoint/checkpoint.h"
@@ -34,6 +36,7 @@ namespace {
 struct Flags {
   int64_t kills = 200;
   int64_t seed = 1;
+  int64_t ranks = 1;
   bool example = false;
   bool power_cut = false;
 };
@@ -47,16 +50,18 @@ Flags parse(const std::vector<std::string>& words) {
       (word == "--example" ? flags.example : flags.power_cut) = true;
       continue;
     }
-    TP_CHECK(
-        has_number && (word == "--kills" || word == "--seed"), "soak",
-        "'{}' is not understood. Usage: soak [--kills N] [--seed N] [--power-cut] [--example].",
-        word);
-    (word == "--kills" ? flags.kills : flags.seed) = std::stoll(words[++i]);
+    const std::map<std::string, int64_t*> numbers = {
+        {"--kills", &flags.kills}, {"--seed", &flags.seed}, {"--ranks", &flags.ranks}};
+    TP_CHECK(has_number && numbers.contains(word), "soak",
+             "'{}' is not understood. Usage: soak [--kills N] [--seed N] [--power-cut] [--example] "
+             "[--ranks N].",
+             word);
+    *numbers.at(word) = std::stoll(words[++i]);
   }
   return flags;
 }
 
-std::vector<std::string> command(bool example, const fs::path& dir) {
+std::vector<std::string> program(bool example, const fs::path& dir) {
   if (example) {
     return {TENSORPACK_EXAMPLES "/fashion_mnist",
             "--resume",
@@ -68,8 +73,24 @@ std::vector<std::string> command(bool example, const fs::path& dir) {
   return {TENSORPACK_TRAIN_CHILD, "resume", dir.string(), "8", "1000000", "15"};
 }
 
+std::vector<std::string> command(int64_t ranks, bool example, const fs::path& dir) {
+  std::vector<std::string> words;
+  if (ranks > 1) words = {TENSORPACK_TP, "launch", "-n", std::to_string(ranks), "--"};
+  for (std::string& word : program(example, dir)) words.push_back(std::move(word));
+  return words;
+}
+
+// The processes that a process has started.
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> children;
+  std::istringstream text(read_file(fmt::format("/proc/{0}/task/{0}/children", parent)));
+  for (pid_t child = 0; text >> child;) children.push_back(child);
+  return children;
+}
+
 // A training whose output is appended to a file.
 struct Training {
+  int64_t ranks = 1;
   bool example = false;
   bool power_cut = false;
   fs::path dir = {};
@@ -78,7 +99,7 @@ struct Training {
   fs::path on_disk() const { return dir.string() + ".on_disk"; }
 
   pid_t start() const {
-    std::vector<std::string> words = command(example, dir);
+    std::vector<std::string> words = command(ranks, example, dir);
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
@@ -116,16 +137,24 @@ bool is_saving(const fs::path& dir) {
   return false;
 }
 
+// Kills the process, or any of the ranks that it has started. False if there is none yet.
+bool kill_one(const Training& training, pid_t process, std::mt19937_64& random) {
+  if (training.ranks == 1) return ::kill(process, SIGKILL) == 0;
+  const std::vector<pid_t> ranks = children_of(process);
+  return !ranks.empty() && ::kill(ranks[random() % ranks.size()], SIGKILL) == 0;
+}
+
 // Runs until `is_time` says that it is to be killed: true if it came to its end.
-bool run(const Training& training, const std::function<bool()>& is_time) {
+bool run(const Training& training, std::mt19937_64& random, const std::function<bool()>& is_time) {
   const pid_t child = training.start();
   int status = 0;
+  bool is_killed = false;
   while (::waitpid(child, &status, WNOHANG) == 0) {
-    if (is_time()) ::kill(child, SIGKILL);
+    if (!is_killed && is_time()) is_killed = kill_one(training, child, random);
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
   training.cut_power();
-  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return false;
+  if (is_killed && status != 0) return false;
   TP_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "soak",
            "the training ended with status {}:\n{}", status, read_file(training.output()));
   return true;
@@ -180,22 +209,24 @@ void compare(const fs::path& alone, const fs::path& killed) {
 
 void soak(const Flags& flags) {
   const TempDir work;
-  const Training alone{.example = flags.example, .dir = work / "alone"};
-  const Training killed{
-      .example = flags.example, .power_cut = flags.power_cut, .dir = work / "killed"};
+  const Training alone{.ranks = flags.ranks, .example = flags.example, .dir = work / "alone"};
+  const Training killed{.ranks = flags.ranks,
+                        .example = flags.example,
+                        .power_cut = flags.power_cut,
+                        .dir = work / "killed"};
+  std::mt19937_64 random(static_cast<uint64_t>(flags.seed));
   Timer timer;
-  run(alone, [] { return false; });
+  run(alone, random, [] { return false; });
   const double seconds = timer.seconds();
   const auto costs = costs_in(alone.output());
   fmt::print("{:.1f} seconds alone, {} recorded costs\n", seconds, costs.size());
 
-  std::mt19937_64 random(static_cast<uint64_t>(flags.seed));
   int64_t finished = 0;
   bool is_finished = false;
   for (int64_t kills = 0; kills < flags.kills || !is_finished;) {
     const bool may_kill = kills < flags.kills;
     const auto moment = random_moment(random, killed.dir, seconds);
-    is_finished = run(killed, [&] { return may_kill && moment(); });
+    is_finished = run(killed, random, [&] { return may_kill && moment(); });
     if (!is_finished) {
       ++kills;
       continue;

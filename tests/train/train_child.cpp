@@ -136,12 +136,14 @@ at::Tensor network(const at::Tensor& x, const at::Tensor& y) {
 void train_and_resume(int64_t epochs, const Raise& raise) {
   set_global_seed(7);
   at::manual_seed(7);
+  const int64_t size = 60 * ((detect_launch().size + 3) / 4);  // some batches for each rank
   launch_train_with_config(
       AutoResumeTrainConfig({
           .model = {.inputs = {{"x", {-1, 5}}, {"y", {-1}}},
                     .build_graph = network,
                     .optimizer = Adam({.lr = 0.01})},
-          .dataflow = FakeData({{.shape = {5}}, {}}, {.size = 60}) | shuffle() | shard() | batch(4),
+          .dataflow =
+              FakeData({{.shape = {5}}, {}}, {.size = size}) | shuffle() | shard() | batch(4),
           // The saver first: what comes after it must not be lost either.
           .callbacks = {ModelSaver(), Raise(raise), PrintCost(), MergeAllSummaries()},
           .extra_callbacks = OwnedList<Callback>(),
