@@ -224,7 +224,7 @@ class Launcher {
         }
         return enough;
       }
-      std::this_thread::sleep_for(std::chrono::seconds(1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
     }
   }
 
