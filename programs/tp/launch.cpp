@@ -9,7 +9,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <sstream>
@@ -165,6 +168,7 @@ class Launcher {
                                           {"TENSORPACK_MASTER_ADDRESS", address},
                                           {"TENSORPACK_MASTER_PORT", port},
                                           {"TENSORPACK_ATTEMPT", std::to_string(attempt)}}};
+        add_exports(command.variables);
         if (options_.timeout > 0) {
           command.variables["TENSORPACK_TIMEOUT"] = fmt::format("{}", options_.timeout);
         }
@@ -172,6 +176,19 @@ class Launcher {
       }
     }
     return commands;
+  }
+
+  void add_exports(std::map<std::string, std::string>& variables) const {
+    for (const std::string& text : options_.exports) {
+      const size_t equals = text.find('=');
+      const std::string name = text.substr(0, equals);
+      const char* own = std::getenv(name.c_str());
+      if (equals != std::string::npos) {
+        variables[name] = text.substr(equals + 1);
+      } else if (own != nullptr) {
+        variables[name] = own;
+      }
+    }
   }
 
   static RankCommand here(RankCommand command) {
@@ -215,6 +232,9 @@ class Launcher {
         }
       }
       if (missing.empty()) return true;
+      for (int signal = signals_.next(); signal != 0; signal = signals_.next()) {
+        if (signal != SIGCHLD) return false;
+      }
       if (Clock::now() >= until) {
         say("no answer from {} for {} s.", missing, options_.host_timeout);
         const bool enough = count_slots(hosts_) >= options_.min_ranks;
@@ -284,6 +304,9 @@ void add_launch(CLI::App& app, int& status) {
                       "Seconds that ranks have to end after another has failed or a signal came");
   command->add_option("--host-timeout", options.host_timeout,
                       "Seconds that a host has to come back before a restart");
+  command
+      ->add_option("-x,--export", options.exports, "A variable for every rank: NAME or NAME=VALUE")
+      ->allow_extra_args(false);
   command->add_option("--rsh", options.remote_shell,
                       "What runs a shell command, its last word, on {host}");
   command->add_option("--master-address", options.master_address,

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -196,9 +197,8 @@ class LaunchHostsTest : public testing::Test {
   ~LaunchHostsTest() override { std::filesystem::remove_all(folder_); }
 
   std::vector<std::string> options(const std::vector<std::string>& more) const {
-    std::vector<std::string> all = {
-        "-H", "one:2,two:2", "--rsh", (folder_ / "rsh").string() + " {host}", "--host-timeout",
-        "0.1"};
+    std::vector<std::string> all = {"-H", "one:2,two:2", "--rsh",
+                                    (folder_ / "rsh").string() + " {host}"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -225,11 +225,20 @@ TEST_F(LaunchHostsTest, RanksElsewhereDoNotMindTheEndOfTheInput) {
   EXPECT_THAT(tp.output(), AllOf(HasSubstr("[0] done"), HasSubstr("[1] done")));
 }
 
+TEST_F(LaunchHostsTest, VariablesAreExported) {
+  const auto tp =
+      start(options({"-n", "1", "-x", "COLOR=light red", "-x", "HOME", "-x", "NO_SUCH"}),
+            "echo $COLOR at $HOME");
+  EXPECT_EQ(tp->wait(), 0);
+  EXPECT_THAT(tp->output(), HasSubstr(std::string("[0] light red at ") + std::getenv("HOME")));
+}
+
 TEST_F(LaunchHostsTest, AJobGoesOnWithoutAHostThatDoesNotComeBack) {
   const std::string script = "if [ $TENSORPACK_ATTEMPT = 0 ]; then rmdir " +
                              (folder_ / "two").string() + " 2>/dev/null; exit 1; fi; " +
                              "echo $HOST has $TENSORPACK_RANK of $TENSORPACK_SIZE";
-  const auto tp = start(options({"--max-restarts", "1", "--min-ranks", "2"}), script);
+  const auto tp =
+      start(options({"--max-restarts", "1", "--min-ranks", "2", "--host-timeout", "0.1"}), script);
   EXPECT_EQ(tp->wait(), 0);
   EXPECT_THAT(
       tp->output(),
@@ -239,9 +248,18 @@ TEST_F(LaunchHostsTest, AJobGoesOnWithoutAHostThatDoesNotComeBack) {
             HasSubstr("[0] one has 0 of 2"), HasSubstr("[1] one has 1 of 2")));
 }
 
+TEST_F(LaunchHostsTest, ASignalEndsTheWaitForAHost) {
+  const std::string script = "rmdir " + (folder_ / "two").string() + " 2>/dev/null; exit 4";
+  const auto tp = start(options({"--max-restarts", "1", "--host-timeout", "100"}), script);
+  ASSERT_TRUE(tp->read_until("ended with status 4"));
+  tp->send(SIGTERM);
+  EXPECT_THAT(tp->wait(), testing::AnyOf(4, 128 + SIGTERM));
+}
+
 TEST_F(LaunchHostsTest, TooFewRanksAreNotStarted) {
   const std::string script = "rmdir " + (folder_ / "two").string() + " 2>/dev/null; exit 4";
-  const auto tp = start(options({"--max-restarts", "1", "--min-ranks", "3"}), script);
+  const auto tp =
+      start(options({"--max-restarts", "1", "--min-ranks", "3", "--host-timeout", "0.1"}), script);
   EXPECT_EQ(tp->wait(), 4);
   EXPECT_THAT(tp->output(), HasSubstr("2 ranks are left, and 3 are the fewest"));
 }
