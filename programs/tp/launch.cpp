@@ -68,18 +68,20 @@ int pick_port(bool here) {
   return std::uniform_int_distribution<int>(20000, 31999)(random);
 }
 
-/// Runs the words on another host. There nobody would end them when this side is killed: a shell
-/// does, as soon as its input ends.
+/// Runs the words on another host. There nobody would end them when this side is killed: a watch,
+/// which is there before them, does as soon as the input ends. The shell itself waits for their
+/// end.
 std::string remote_script(const RankCommand& command) {
-  std::string script = "cd " + quoted(std::filesystem::current_path().string()) + " && ";
+  std::string program = "cd " + quoted(std::filesystem::current_path().string());
   for (const auto& [name, value] : command.variables) {
-    script += "export " + name + "=" + quoted(value) + "; ";
+    program += " && export " + name + "=" + quoted(value);
   }
-  for (const std::string& word : command.words) script += quoted(word) + " ";
-  return "exec 3<&0; { " + script +
-         "; } < /dev/null 3<&- & program=$!; "
-         "( cat <&3; kill -TERM $program; sleep 5; kill -KILL $program ) > /dev/null 2>&1 & "
-         "exec 3<&-; wait $program; status=$?; kill $! 2> /dev/null; exit $status";
+  program += " &&";
+  for (const std::string& word : command.words) program += " " + quoted(word);
+  return "trap : INT TERM; exec 3<&0; "
+         "( trap '' TERM; cat <&3; kill -TERM 0; sleep 5; kill -KILL 0 ) > /dev/null 2>&1 & "
+         "watch=$!; { " +
+         program + "; } < /dev/null 3<&-; status=$?; kill -KILL $watch 2> /dev/null; exit $status";
 }
 
 std::vector<std::string> remote_words(const std::string& remote_shell, const std::string& host) {
