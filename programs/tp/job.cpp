@@ -124,7 +124,7 @@ class Job {
   void insist() {
     if (!end_at_ || Clock::now() < *end_at_) return;
     const bool last = std::exchange(insisted_, true);
-    end_at_ = Clock::now() + kLastChance;
+    end_at_ = Clock::now() + std::min<std::chrono::milliseconds>(kLastChance, grace_);
     for (const auto& rank : ranks_) {
       if (!rank->running()) continue;
       fmt::print(stderr, "tp launch: rank {} does not end; {}.\n", rank->rank(),

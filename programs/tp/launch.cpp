@@ -9,7 +9,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <sstream>
@@ -65,18 +68,20 @@ int pick_port(bool here) {
   return std::uniform_int_distribution<int>(20000, 31999)(random);
 }
 
-/// Runs the words on another host. There nobody would end them when this side is killed: a shell
-/// does, as soon as its input ends.
+/// Runs the words on another host. There nobody would end them when this side is killed: a watch,
+/// which is there before them, does as soon as the input ends. The shell itself waits for their
+/// end.
 std::string remote_script(const RankCommand& command) {
-  std::string script = "cd " + quoted(std::filesystem::current_path().string()) + " && ";
+  std::string program = "cd " + quoted(std::filesystem::current_path().string());
   for (const auto& [name, value] : command.variables) {
-    script += "export " + name + "=" + quoted(value) + "; ";
+    program += " && export " + name + "=" + quoted(value);
   }
-  for (const std::string& word : command.words) script += quoted(word) + " ";
-  return "exec 3<&0; { " + script +
-         "; } < /dev/null 3<&- & program=$!; "
-         "( cat <&3; kill -TERM $program; sleep 5; kill -KILL $program ) > /dev/null 2>&1 & "
-         "exec 3<&-; wait $program; status=$?; kill $! 2> /dev/null; exit $status";
+  program += " &&";
+  for (const std::string& word : command.words) program += " " + quoted(word);
+  return "trap : INT TERM; exec 3<&0; "
+         "( trap '' TERM; cat <&3; kill -TERM 0; sleep 5; kill -KILL 0 ) > /dev/null 2>&1 & "
+         "watch=$!; { " +
+         program + "; } < /dev/null 3<&-; status=$?; kill -KILL $watch 2> /dev/null; exit $status";
 }
 
 std::vector<std::string> remote_words(const std::string& remote_shell, const std::string& host) {
@@ -165,6 +170,7 @@ class Launcher {
                                           {"TENSORPACK_MASTER_ADDRESS", address},
                                           {"TENSORPACK_MASTER_PORT", port},
                                           {"TENSORPACK_ATTEMPT", std::to_string(attempt)}}};
+        add_exports(command.variables);
         if (options_.timeout > 0) {
           command.variables["TENSORPACK_TIMEOUT"] = fmt::format("{}", options_.timeout);
         }
@@ -172,6 +178,19 @@ class Launcher {
       }
     }
     return commands;
+  }
+
+  void add_exports(std::map<std::string, std::string>& variables) const {
+    for (const std::string& text : options_.exports) {
+      const size_t equals = text.find('=');
+      const std::string name = text.substr(0, equals);
+      const char* own = std::getenv(name.c_str());
+      if (equals != std::string::npos) {
+        variables[name] = text.substr(equals + 1);
+      } else if (own != nullptr) {
+        variables[name] = own;
+      }
+    }
   }
 
   static RankCommand here(RankCommand command) {
@@ -215,6 +234,9 @@ class Launcher {
         }
       }
       if (missing.empty()) return true;
+      for (int signal = signals_.next(); signal != 0; signal = signals_.next()) {
+        if (signal != SIGCHLD) return false;
+      }
       if (Clock::now() >= until) {
         say("no answer from {} for {} s.", missing, options_.host_timeout);
         const bool enough = count_slots(hosts_) >= options_.min_ranks;
@@ -224,7 +246,7 @@ class Launcher {
         }
         return enough;
       }
-      std::this_thread::sleep_for(std::chrono::seconds(1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
     }
   }
 
@@ -284,6 +306,9 @@ void add_launch(CLI::App& app, int& status) {
                       "Seconds that ranks have to end after another has failed or a signal came");
   command->add_option("--host-timeout", options.host_timeout,
                       "Seconds that a host has to come back before a restart");
+  command
+      ->add_option("-x,--export", options.exports, "A variable for every rank: NAME or NAME=VALUE")
+      ->allow_extra_args(false);
   command->add_option("--rsh", options.remote_shell,
                       "What runs a shell command, its last word, on {host}");
   command->add_option("--master-address", options.master_address,

@@ -28,6 +28,8 @@ struct LaunchOptions {
   /// What runs a command, which is its last word, on another host.
   std::string remote_shell = "ssh -o BatchMode=yes {host}";
   std::string master_address;
+  /// Variables for every rank, NAME=VALUE, or NAME for the value it has here.
+  std::vector<std::string> exports;
   /// What a collective may take, in seconds; 0 leaves it to the program.
   double timeout = 0;
   /// How long the other ranks may take to end after one has failed or a signal came.

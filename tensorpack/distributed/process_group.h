@@ -22,7 +22,8 @@ class Collective {
  public:
   virtual ~Collective() = default;
   /// On CUDA with NCCL: what the current stream does from now on happens after it. Otherwise
-  /// returns when it is done. Throws an Error that names who is missing and the step.
+  /// returns when it is done. Throws an Error that names who is missing and the step; Interrupted
+  /// when a signal came (see SignalWatch) and the others have not for a while.
   virtual void wait() = 0;
 };
 

@@ -5,6 +5,9 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <future>
+
 #include "tensorpack/utils/env.h"
 #include "tests/distributed/ranks.h"
 #include "tests/support/throws.h"
@@ -240,12 +243,19 @@ TEST(ProcessGroupTest, WhoEndsEarlierIsNamed) {
 }
 
 TEST(ProcessGroupTest, WhoHangsIsNamedWithItsStep) {
+  std::atomic<int> failed = 0;
   const auto begin = std::chrono::steady_clock::now();
-  const auto errors = run_ranks(3, milliseconds(1000), [](const auto& group) {
+  const auto errors = run_ranks(3, milliseconds(1000), [&](const auto& group) {
     group->barrier();
     group->set_step(group->rank() == 2 ? 55 : 57);
-    if (group->rank() == 2) std::this_thread::sleep_for(seconds(4));
-    group->barrier();
+    while (group->rank() == 2 && failed < 2) std::this_thread::sleep_for(milliseconds(10));
+    try {
+      group->barrier();
+      group->barrier();  // the first may still find what the others have given up
+    } catch (const Error&) {
+      ++failed;
+      throw;
+    }
   });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(12));
   for (const auto& error : errors) {
@@ -255,7 +265,7 @@ TEST(ProcessGroupTest, WhoHangsIsNamedWithItsStep) {
 }
 
 TEST(ProcessGroupTest, AnotherOrderIsNamed) {
-  const auto errors = run_ranks(2, milliseconds(500), [](const auto& group) {
+  const auto errors = run_ranks(2, milliseconds(1000), [](const auto& group) {
     group->set_step(4);
     if (group->rank() == 0) {
       group->begin_sum(at::ones({10}))->wait();
@@ -274,8 +284,9 @@ TEST(ProcessGroupTest, AnotherOrderIsNamed) {
 }
 
 TEST(ProcessGroupTest, AfterAFailureItSaysSoAtOnce) {
-  const auto errors = run_ranks(2, milliseconds(500), [](const auto& group) {
-    if (group->rank() == 1) return std::this_thread::sleep_for(seconds(4));
+  std::promise<void> seen;
+  const auto errors = run_ranks(2, milliseconds(1000), [&](const auto& group) {
+    if (group->rank() == 1) return seen.get_future().wait();
     const auto first = group->begin_sum(at::ones({10}));
     const auto second = group->begin_sum(at::ones({10}));
     EXPECT_ERROR(first->wait(), "rank 1 is alive but has not come");
@@ -284,6 +295,7 @@ TEST(ProcessGroupTest, AfterAFailureItSaysSoAtOnce) {
     EXPECT_ERROR(group->barrier(), "of no more use after this failure: rank 1 is alive but");
     EXPECT_ERROR(group->check(), "of no more use after this failure: rank 1 is alive but");
     EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(500));
+    seen.set_value();
   });
   EXPECT_THAT(errors, Each(IsEmpty()));
 }

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -196,11 +197,15 @@ class LaunchHostsTest : public testing::Test {
   ~LaunchHostsTest() override { std::filesystem::remove_all(folder_); }
 
   std::vector<std::string> options(const std::vector<std::string>& more) const {
-    std::vector<std::string> all = {
-        "-H", "one:2,two:2", "--rsh", (folder_ / "rsh").string() + " {host}", "--host-timeout",
-        "0.1"};
+    std::vector<std::string> all = {"-H", "one:2,two:1", "--rsh",
+                                    (folder_ / "rsh").string() + " {host}"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
+  }
+
+  /// A script by which the second host, with the last rank on it, goes away.
+  std::string lose_second_host() const {
+    return "if [ $TENSORPACK_RANK = 2 ]; then rmdir " + (folder_ / "two").string() + "; fi; exit 4";
   }
 
   std::filesystem::path folder_;
@@ -225,23 +230,52 @@ TEST_F(LaunchHostsTest, RanksElsewhereDoNotMindTheEndOfTheInput) {
   EXPECT_THAT(tp.output(), AllOf(HasSubstr("[0] done"), HasSubstr("[1] done")));
 }
 
+TEST_F(LaunchHostsTest, VariablesAreExported) {
+  const auto tp =
+      start(options({"-n", "1", "-x", "COLOR=light red", "-x", "HOME", "-x", "NO_SUCH"}),
+            "echo $COLOR at $HOME");
+  EXPECT_EQ(tp->wait(), 0);
+  EXPECT_THAT(tp->output(), HasSubstr(std::string("[0] light red at ") + std::getenv("HOME")));
+}
+
 TEST_F(LaunchHostsTest, AJobGoesOnWithoutAHostThatDoesNotComeBack) {
-  const std::string script = "if [ $TENSORPACK_ATTEMPT = 0 ]; then rmdir " +
-                             (folder_ / "two").string() + " 2>/dev/null; exit 1; fi; " +
-                             "echo $HOST has $TENSORPACK_RANK of $TENSORPACK_SIZE";
-  const auto tp = start(options({"--max-restarts", "1", "--min-ranks", "2"}), script);
+  const std::string script =
+      "if [ $TENSORPACK_ATTEMPT = 1 ]; then "
+      "echo $HOST has $TENSORPACK_RANK of $TENSORPACK_SIZE; exit 0; fi; " +
+      lose_second_host();
+  const auto tp =
+      start(options({"--max-restarts", "1", "--min-ranks", "2", "--host-timeout", "0.1"}), script);
   EXPECT_EQ(tp->wait(), 0);
   EXPECT_THAT(
       tp->output(),
       AllOf(HasSubstr("tp launch: no answer from two for 0.1 s."),
-            HasSubstr("going on with 2 ranks instead of 4: the total batch is 2/4 of what it "
+            HasSubstr("going on with 2 ranks instead of 3: the total batch is 2/3 of what it "
                       "was, and each rank takes one part in 2 of the data."),
             HasSubstr("[0] one has 0 of 2"), HasSubstr("[1] one has 1 of 2")));
 }
 
+TEST_F(LaunchHostsTest, RanksElsewhereEndInOrderAfterASignal) {
+  const auto tp = start(options({"-n", "1"}),
+                        "trap 'sleep 0.3; echo saved; exit 9' TERM; echo ready; "
+                        "while :; do sleep 0.05; done");
+  ASSERT_TRUE(tp->read_until("ready"));
+  tp->send(SIGTERM);
+  EXPECT_EQ(tp->wait(), 9);
+  EXPECT_THAT(tp->output(), HasSubstr("[0] saved"));
+}
+
+TEST_F(LaunchHostsTest, ASignalEndsTheWaitForAHost) {
+  const auto tp =
+      start(options({"--max-restarts", "1", "--host-timeout", "100"}), lose_second_host());
+  ASSERT_TRUE(tp->read_until("ended with status 4"));
+  tp->send(SIGTERM);
+  EXPECT_THAT(tp->wait(), testing::AnyOf(4, 128 + SIGTERM));
+}
+
 TEST_F(LaunchHostsTest, TooFewRanksAreNotStarted) {
-  const std::string script = "rmdir " + (folder_ / "two").string() + " 2>/dev/null; exit 4";
-  const auto tp = start(options({"--max-restarts", "1", "--min-ranks", "3"}), script);
+  const auto tp =
+      start(options({"--max-restarts", "1", "--min-ranks", "3", "--host-timeout", "0.1"}),
+            lose_second_host());
   EXPECT_EQ(tp->wait(), 4);
   EXPECT_THAT(tp->output(), HasSubstr("2 ranks are left, and 3 are the fewest"));
 }

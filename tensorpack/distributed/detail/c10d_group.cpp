@@ -16,6 +16,7 @@
 #include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/signals.h"
 #include "tensorpack/utils/string.h"
 
 namespace tensorpack::detail {
@@ -30,6 +31,8 @@ using std::chrono::seconds;
 constexpr milliseconds kSilenceOfTheDead{2500};
 /// So long before the timeout ends the signs of all ranks are watched.
 constexpr seconds kWatchBeforeTimeout{5};
+/// After a signal the others come soon, or not at all.
+constexpr seconds kPatienceAfterSignal{10};
 /// Between looks at the news while a collective does not end.
 constexpr milliseconds kSlice{200};
 
@@ -349,6 +352,11 @@ void C10dGroup::wait(Transfer& transfer, int64_t collective) {
     }
     if (const auto news = signs_->news_against(collective)) fail_by(*news);
     if (Clock::now() >= begun + timeout_) fail_by_timeout(collective);
+    if (pending_signal() != 0 && Clock::now() >= begun + kPatienceAfterSignal) {
+      failure_ = "a signal ended this process while it waited for the others.";
+      unfinished_ = true;
+      throw Interrupted(pending_signal());
+    }
     if (!watching && Clock::now() >= watch_at) {
       watching = true;
       signs_->watch_all();
