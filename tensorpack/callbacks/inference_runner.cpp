@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tensorpack/callbacks/fetch_spec.h"
+#include "tensorpack/distributed/process_group.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/progress_meter.h"

@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 
-#include "tensorpack/distributed/process_group.h"
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/monitors/monitors.h"
 #include "tensorpack/session/hooked_session.h"
@@ -17,6 +16,8 @@
 #include "tensorpack/utils/loop_state.h"
 
 namespace tensorpack {
+
+class ProcessGroup;
 
 /// A prediction tower to be built beside the training towers.
 struct PredictionTowerOptions {

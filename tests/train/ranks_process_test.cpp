@@ -50,9 +50,11 @@ struct Ended {
   std::string output = {};
 };
 
+using Children = std::vector<std::unique_ptr<ChildProcess>>;
+
 // By variables, without any launcher.
-std::vector<Ended> run_ranks_of(int size, const fs::path& dir, const Job& job = {}) {
-  std::vector<std::unique_ptr<ChildProcess>> children;
+Children start_ranks(int size, const fs::path& dir, const Job& job) {
+  Children children;
   const std::string port = std::to_string(free_port());
   for (int rank = 0; rank < size; ++rank) {
     children.push_back(std::make_unique<ChildProcess>(
@@ -61,18 +63,23 @@ std::vector<Ended> run_ranks_of(int size, const fs::path& dir, const Job& job = 
               "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port} +
         program(dir, job)));
   }
+  return children;
+}
+
+Ended wait_for(ChildProcess& child) {
+  const int status = child.wait();
+  return {status, child.output()};
+}
+
+std::vector<Ended> run_ranks_of(int size, const fs::path& dir, const Job& job = {}) {
   std::vector<Ended> ended;
-  for (const auto& child : children) {
-    const int status = child->wait();
-    ended.push_back({status, child->output()});
-  }
+  for (const auto& child : start_ranks(size, dir, job)) ended.push_back(wait_for(*child));
   return ended;
 }
 
 Ended run(const Words& command) {
   ChildProcess child(kEnvironment + command);
-  const int status = child.wait();
-  return {status, child.output()};
+  return wait_for(child);
 }
 
 void expect_same_weights(const fs::path& a, const fs::path& b) {
@@ -150,6 +157,19 @@ TEST(RanksProcessTest, ARankThatIsKilledIsNamedByTheOthersAndTheNextRunGoesOnExa
     ASSERT_EQ(ended.status, 0) << ended.output;
   }
   expect_same_weights(whole.path(), parts.path());
+}
+
+TEST(RanksProcessTest, ARankThatHangsIsNamedByTheOthersWithinTheTimeout) {
+  const TempDir dir;
+  const Children ranks = start_ranks(3, dir.path(), {.stop = 7, .signal = SIGSTOP, .rank = 2});
+  const auto start = std::chrono::steady_clock::now();
+  for (const size_t rank : {0U, 1U}) {
+    const Ended ended = wait_for(*ranks[rank]);
+    EXPECT_EQ(ended.status, 1);
+    EXPECT_THAT(ended.output, AllOf(HasSubstr("rank 2"), HasSubstr("step 6")));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+  EXPECT_EQ(load_checkpoint(dir.path()).epoch_num, 1) << "nothing is half-written";
 }
 
 TEST(RanksProcessTest, TheLauncherRestartsAJobWhichEndsWithTheSameWeights) {
