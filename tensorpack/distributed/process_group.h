@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes that train together, and what they can do together: libtorch's c10d, of any version,
-// behind an interface without its headers.
+// The processes that train together, and what they can do together: libtorch's c10d, of any
+// version, behind an interface without its headers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,8 +21,8 @@ namespace tensorpack {
 class Collective {
  public:
   virtual ~Collective() = default;
-  /// On CUDA with NCCL: what the current stream does from now on happens after it. Otherwise returns
-  /// when it is done. Throws an Error that names who is missing and the step.
+  /// On CUDA with NCCL: what the current stream does from now on happens after it. Otherwise
+  /// returns when it is done. Throws an Error that names who is missing and the step.
   virtual void wait() = 0;
 };
 

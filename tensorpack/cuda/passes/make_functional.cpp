@@ -15,14 +15,15 @@ namespace {
 
 std::optional<c10::OperatorHandle> functional_form(const Node& node) {
   static const std::map<std::string, std::string> table = {
-      {"aten::relu_", "aten::relu"},
-      {"aten::add_", "aten::add"},
+      {"aten::relu_", "aten::relu"}, {"aten::leaky_relu_", "aten::leaky_relu"},
+      {"aten::add_", "aten::add"},   {"aten::sub_", "aten::sub"},
+      {"aten::mul_", "aten::mul"},   {"aten::div_", "aten::div"},
   };
   const c10::OperatorName& name = node.op.operator_name();
   const auto found = table.find(name.name);
-  if (found == table.end() || (!name.overload_name.empty() && name.overload_name != "Tensor")) {
-    return std::nullopt;
-  }
+  if (found == table.end()) return std::nullopt;
+  const std::string& overload = name.overload_name;
+  if (!overload.empty() && overload != "Tensor" && overload != "Scalar") return std::nullopt;
   return c10::Dispatcher::singleton().findSchemaOrThrow(found->second.c_str(),
                                                         name.overload_name.c_str());
 }
@@ -33,11 +34,19 @@ bool is_dense(const Value& value) {
   return value.storage_bytes == elements * static_cast<int64_t>(value.options.dtype().itemsize());
 }
 
+// A tensor of one number decides neither the type nor the layout of a result.
+bool is_one_number(const Value& value) {
+  return value.sizes.empty() && c10::isFloatingType(value.options.dtype().toScalarType());
+}
+
 // A new tensor would look the same: every tensor is laid out as the one that is overwritten.
 bool keeps_geometry(const TraceEditor& editor, const Node& node) {
   const Value& target = editor.value(tensor_at(node, 0));
-  bool same = is_dense(target);
-  node.for_each_argument([&](ValueId id) { same &= is_same_geometry(editor.value(id), target); });
+  bool same = is_dense(target) && c10::isFloatingType(target.options.dtype().toScalarType());
+  node.for_each_argument([&](ValueId id) {
+    same &= is_same_geometry(editor.value(id), target) ||
+            (is_one_number(editor.value(id)) && !target.sizes.empty());
+  });
   return same;
 }
 
