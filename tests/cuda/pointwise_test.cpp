@@ -159,12 +159,26 @@ TEST(PointwiseFusionTest, ALinearChainIsOneOperator) {
 TEST(PointwiseFusionTest, InPlaceOperatorsTakePart) {
   const Tensors inputs = {at::randn({4, 6}), at::randn({4, 6})};
   Trace trace = trace_of(inputs, {}, [](const Tensors& in) -> NamedTensors {
-    return {{"y", in[0].sigmoid().sub_(in[1]).mul_(3).div_(2)}};
+    return {{"y", in[0].sigmoid().sub_(in[1]).mul_(3).div_(2).view({24})}};
   });
   const Tensors expected = outcome_of(trace, inputs, {});
   make_functional(trace, at::kCPU);
   EXPECT_EQ(fuse_pointwise(trace, at::kCPU), 1);
-  EXPECT_EQ(operators(trace), (std::vector<std::string>{"tensorpack::pointwise"}));
+  EXPECT_EQ(operators(trace), (std::vector<std::string>{"tensorpack::pointwise", "aten::view"}));
+  expect_close(expected, outcome_of(trace, inputs, {}));
+}
+
+TEST(PointwiseFusionTest, ViewsThatAreOverwrittenStayWhatTheyAre) {
+  const Tensors inputs = {at::randn({4, 6}), at::randn({4, 6})};
+  Trace trace = trace_of(inputs, {}, [](const Tensors& in) -> NamedTensors {
+    const at::Tensor x = in[0].sigmoid().sub_(in[1]);
+    const at::Tensor view = x.view({24});
+    x.mul_(3);
+    return {{"y", view * 2 + 1}};
+  });
+  const Tensors expected = outcome_of(trace, inputs, {});
+  make_functional(trace, at::kCPU);
+  fuse_pointwise(trace, at::kCPU);
   expect_close(expected, outcome_of(trace, inputs, {}));
 }
 
@@ -198,6 +212,30 @@ TEST(PointwiseFusionTest, SumsOverRowsOfALargeGradientBecomePartOfIt) {
   const Tensors values = outcome_of(trace, inputs, {bias, w});
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_TRUE(at::allclose(expected[i], values[i], 1e-3, 1e-3)) << i;
+  }
+}
+
+TEST(PointwiseFusionTest, BiasesOfConvolutionsGoWithWhatFollows) {
+  const at::Tensor w =
+      at::randn({32, 8, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast).set_requires_grad(true);
+  const at::Tensor b = at::randn({32}).set_requires_grad(true);
+  const Tensors inputs = {at::randn({8, 8, 16, 16}).contiguous(at::MemoryFormat::ChannelsLast)};
+  Trace trace = trace_of(inputs, {w, b}, [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor y = torch::leaky_relu(at::conv2d(in[0], w, b, 1, 1), 0.2);
+    const auto grads = torch::autograd::grad({(y * y).sum()}, {w, b});
+    return {{"y", y}, {"w", grads[0]}, {"b", grads[1]}};
+  });
+  tensorpack::optimize(trace, {"b", "w", "y"});
+  const Tensors expected = outcome_of(trace, inputs, {w, b});
+  expose_biases(trace, at::kCPU);
+  EXPECT_THAT(operators(trace), Contains("aten::sum.dim_IntList"));
+  fuse_pointwise(trace, at::kCPU);
+  EXPECT_THAT(operators(trace), Not(Contains("aten::leaky_relu")));
+  EXPECT_THAT(operators(trace), Not(Contains("aten::sum.dim_IntList")));
+  EXPECT_THAT(operators(trace), Contains("tensorpack::pointwise_sum"));
+  const Tensors values = outcome_of(trace, inputs, {w, b});
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_TRUE(at::allclose(expected[i], values[i], 1e-3, 1e-2)) << i;
   }
 }
 

@@ -145,12 +145,11 @@ class TableBuilder {
   }
 
   std::string head() const {
-    return prelude() +
-           fmt::format(
-               "using G = {};\nconstexpr int kTensors = {}, W = {}, kUsed = {};\n"
-               "constexpr long long kChunk = {};\n",
-               kernel_type(tensors_.gradients[members_[0]].scalar_type()), kTensors, width_, used_,
-               chunk_);
+    return prelude() + fmt::format(
+                           "using G = {};\nconstexpr int kTensors = {}, W = {}, kUsed = {};\n"
+                           "constexpr long long kChunk = {};\n",
+                           kernel_type(tensors_.gradients[members_[0]].scalar_type()), kTensors,
+                           width_, used_, chunk_);
   }
 
   template <typename Launch>
@@ -162,7 +161,8 @@ class TableBuilder {
         blocks += add(table, members_[i], static_cast<int>(blocks));
       }
       if (blocks == 0) continue;
-      launch(table, LaunchShape{.grid = {static_cast<unsigned>(blocks), 1}, .block = {kThreads, 1}});
+      launch(table,
+             LaunchShape{.grid = {static_cast<unsigned>(blocks), 1}, .block = {kThreads, 1}});
     }
   }
 
@@ -224,7 +224,8 @@ void sgd_update(const UpdateTensors& tensors, const Tensor& lr, const SgdUpdate&
                 const Launcher& launcher) {
   for (const TableBuilder& builder : by_gradient_type(tensors)) {
     const KernelSource kernel{
-        "sgd_update", builder.head() + fmt::format("using L = {};\n", number_type(lr)) + kTable + kSgd};
+        "sgd_update",
+        builder.head() + fmt::format("using L = {};\n", number_type(lr)) + kTable + kSgd};
     builder.for_each_table([&](const Table& table, const LaunchShape& shape) {
       launcher(kernel, shape, table, lr.data_ptr(), static_cast<float>(options.momentum),
                static_cast<float>(options.weight_decay), static_cast<int>(options.nesterov));
@@ -235,11 +236,10 @@ void sgd_update(const UpdateTensors& tensors, const Tensor& lr, const SgdUpdate&
 void adam_update(const UpdateTensors& tensors, const Tensor& lr, const Tensor& step,
                  const AdamUpdate& options, const Launcher& launcher) {
   for (const TableBuilder& builder : by_gradient_type(tensors)) {
-    const KernelSource kernel{
-        "adam_update", builder.head() +
-                           fmt::format("using L = {};\nusing S = {};\n", number_type(lr),
-                                       number_type(step)) +
-                           kTable + kAdam};
+    const KernelSource kernel{"adam_update", builder.head() +
+                                                 fmt::format("using L = {};\nusing S = {};\n",
+                                                             number_type(lr), number_type(step)) +
+                                                 kTable + kAdam};
     builder.for_each_table([&](const Table& table, const LaunchShape& shape) {
       launcher(kernel, shape, table, lr.data_ptr(), step.data_ptr(),
                static_cast<float>(1 - options.beta1), static_cast<float>(1 - options.beta2),

@@ -23,12 +23,6 @@ constexpr size_t kMostSteps = 48;
 // Smaller ones take no longer than their launch, whoever computes them.
 constexpr int64_t kWorthAKernel = 1 << 16;
 
-int64_t elements_of(const Value& value) {
-  int64_t elements = 1;
-  for (int64_t size : value.sizes) elements *= size;
-  return elements;
-}
-
 bool is_of_16_bits(const Value& value) { return value.options.dtype().itemsize() == 2; }
 
 // libtorch's kernels compute these in a way that takes longer than the memory.

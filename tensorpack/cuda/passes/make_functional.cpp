@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Note [In-place operators]
 // relu_() in a model, and the add_() by which autograd accumulates gradients, overwrite memory that
-// a fused kernel would never write. Where a result is all there is in its memory, the operator may
-// as well make a new one, and later nodes read that.
+// a fused kernel would never write. Where a result is all there is in its memory, but for views
+// that are made later, the operator may as well make a new one, and later nodes read that.
 #include <map>
 #include <optional>
 #include <string>
@@ -29,9 +29,8 @@ std::optional<c10::OperatorHandle> functional_form(const Node& node) {
 }
 
 bool is_dense(const Value& value) {
-  int64_t elements = 1;
-  for (int64_t size : value.sizes) elements *= size;
-  return value.storage_bytes == elements * static_cast<int64_t>(value.options.dtype().itemsize());
+  return value.storage_bytes ==
+         elements_of(value) * static_cast<int64_t>(value.options.dtype().itemsize());
 }
 
 // A tensor of one number decides neither the type nor the layout of a result.
@@ -50,6 +49,18 @@ bool keeps_geometry(const TraceEditor& editor, const Node& node) {
   return same;
 }
 
+// The other values in the memory of `target`; false if they were there before the node.
+bool are_later_views(const TraceEditor& editor, ValueId target, int32_t position) {
+  for (ValueId id : editor.values_in(editor.value(target).storage)) {
+    if (id == target) continue;
+    const Node* producer = editor.producer(id);
+    if (producer == nullptr || !producer->is_view || editor.value(id).producer <= position) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 void make_functional(Trace& trace, c10::DeviceType device) {
@@ -60,7 +71,7 @@ void make_functional(Trace& trace, c10::DeviceType device) {
     const ValueId target = tensor_at(editor.node(i), 0);
     const Value& value = editor.value(target);
     if (value.kind != ValueKind::kComputed || value.options.device().type() != device ||
-        editor.values_in(value.storage).size() != 1 || result_at(editor.node(i), 0) != target ||
+        !are_later_views(editor, target, i) || result_at(editor.node(i), 0) != target ||
         !keeps_geometry(editor, editor.node(i))) {
       continue;
     }
@@ -72,6 +83,11 @@ void make_functional(Trace& trace, c10::DeviceType device) {
     node.op = *functional;
     node.writes.clear();
     node.results[0].ids[0] = result;
+    for (ValueId view : editor.values_in(editor.value(target).storage)) {
+      if (view != target && view != result) {
+        trace.values[view].storage = trace.values[result].storage;
+      }
+    }
     editor.replace_uses(target, result, i + 1);
     editor.commit();
   }

@@ -18,7 +18,10 @@ void fuse(Trace& trace, const std::vector<std::string>& fetches, const FusionOpt
   if (options.layer_norm) fused += fuse_layer_norm(trace, options.device);
   if (options.cross_entropy) fused += fuse_cross_entropy(trace, options.device);
   if (options.max_pool) fused += fuse_max_pool(trace, options.device);
-  if (options.pointwise) fused += fuse_pointwise(trace, options.device);
+  if (options.pointwise) {
+    expose_biases(trace, options.device);
+    fused += fuse_pointwise(trace, options.device);
+  }
   if (options.column_sums) fused += fuse_column_sums(trace, options.device);
   if (fused == 0) return;
   eliminate_dead_code(trace, fetches);

@@ -40,6 +40,10 @@ int fuse_layer_norm(Trace& trace, c10::DeviceType device = c10::kCUDA);
 /// Puts pooling with small places in place of libtorch's, forward and backward; returns how many.
 int fuse_max_pool(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
+/// Makes the additions of convolutions' biases, and the sums of their gradients, operators of the
+/// trace, where they can be fused. See Note [Biases as operators].
+void expose_biases(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
 /// Fuses chains of pointwise operators, and sums over the rows of what they make; returns into how
 /// many operators. See Note [Fusing pointwise operators].
 int fuse_pointwise(Trace& trace, c10::DeviceType device = c10::kCUDA);
