@@ -23,6 +23,7 @@ SessionOptions session_options(const GpuTask& task) {
   // To measure what a pass is worth, within one run.
   const std::string without = env("TENSORPACK_BENCH_WITHOUT").value_or("");
   if (without == "pointwise") options.fusion.pointwise = false;
+  if (without == "updates") options.fusion.updates = false;
   if (without == "fusion") options.fusion = FusionOptions::none();
   return options;
 }

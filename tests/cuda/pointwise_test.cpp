@@ -2,6 +2,7 @@
 // Chains of pointwise operators: formulas, kernels on the host, and the pass that finds them.
 #include "tensorpack/cuda/kernels/pointwise.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <torch/autograd.h>
 
@@ -10,6 +11,7 @@
 #include "tensorpack/cuda/kernels/formula.h"
 #include "tensorpack/cuda/passes/passes.h"
 #include "tensorpack/graph/passes/passes.h"
+#include "tensorpack/optim/kernels.h"
 #include "tensorpack/utils/error.h"
 #include "tests/cuda/fusion.h"
 #include "tests/cuda/host_device.h"
@@ -246,6 +248,31 @@ TEST(PointwiseFusionTest, TypesThatLibtorchRoundsFirstAreLeftAlone) {
     return {{"a", in[0] * in[1] * in[1]}, {"b", (in[2] + 1) * 2}};
   });
   EXPECT_EQ(fuse_pointwise(trace, at::kCPU), 0);
+}
+
+// ---- updates
+
+TEST(FeedUpdatesTest, GradientsThatAreCastForUpdatesAloneAreReadAsTheyAre) {
+  const at::Tensor a = at::randn({4, 6}), b = at::randn({2, 6});
+  const Tensors inputs = {at::randn({6, 6}).to(at::kBFloat16), at::full({}, 0.1)};
+  const auto body = [&](const Tensors& in, bool reads) -> NamedTensors {
+    const at::Tensor grad = (in[0] * 2).to(at::kFloat);  // of both, as one matrix
+    kernels::sgd_({a, b}, {}, {grad.narrow(0, 0, 4), grad.narrow(0, 4, 2)}, in[1], {});
+    if (reads) return {{"norm", grad.norm()}};
+    return {};
+  };
+  const at::NoGradGuard no_grad;
+  Trace trace = trace_of(inputs, {a, b}, [&](const Tensors& in) { return body(in, false); });
+  feed_updates(trace, at::kCPU);
+  EXPECT_EQ(count(trace, "aten::_to_copy"), 0);
+  const Node& update = trace.nodes.back();
+  ASSERT_EQ(update.op_name(), "tensorpack::sgd_");
+  for (ValueId id : update.arguments[2].ids) {
+    EXPECT_EQ(trace.values[id].options.dtype(), at::kBFloat16);
+  }
+  Trace other = trace_of(inputs, {a, b}, [&](const Tensors& in) { return body(in, true); });
+  feed_updates(other, at::kCPU);
+  EXPECT_EQ(count(other, "aten::_to_copy"), 1);
 }
 
 }  // namespace

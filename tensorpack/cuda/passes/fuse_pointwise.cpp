@@ -191,10 +191,17 @@ class PointwiseFusion {
     return editor_.fuse(group, node_of(group, boundary));
   }
 
+  // Alone, a node gains where libtorch is slow: costly functions, and inputs in different orders.
   bool is_worth_it(const Group& group, const Boundary& boundary) const {
     if (group.size() > 1) return true;
     const Value& made = editor_.value(boundary.outputs[0]);
-    return is_slow(step_of(group[0])) && is_of_16_bits(made) && elements_of(made) >= kWorthAKernel;
+    if (elements_of(made) < kWorthAKernel) return false;
+    if (is_slow(step_of(group[0]))) return is_of_16_bits(made);
+    return step_of(group[0]).op != "cast" &&
+           std::any_of(boundary.inputs.begin(), boundary.inputs.end(), [&](ValueId id) {
+             return editor_.value(id).sizes == made.sizes &&
+                    editor_.value(id).strides != made.strides;
+           });
   }
 
   // ---- sums

@@ -33,7 +33,10 @@ void fuse(Trace& trace, const std::vector<std::string>& fetches, const FusionOpt
 void optimize(Trace& trace, const std::vector<std::string>& fetches, const FusionOptions& options) {
   tensorpack::optimize(trace, fetches);
   // Without kernels, libtorch's operators as they are beat those that stand in for the fused ones.
-  if (options.device != c10::kCUDA || device_launcher() != nullptr) fuse(trace, fetches, options);
+  if (options.device != c10::kCUDA || device_launcher() != nullptr) {
+    fuse(trace, fetches, options);
+    if (options.updates) feed_updates(trace, options.device);
+  }
   if (options.batch_casts) batch_casts(trace, options.device);
 }
 

@@ -18,6 +18,10 @@ void batch_casts(Trace& trace, c10::DeviceType device = c10::kCUDA);
 /// Note [In-place operators].
 void make_functional(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
+/// Has updates read the gradients of 16 bits themselves, where they are cast for nobody else. See
+/// Note [Gradients of 16 bits].
+void feed_updates(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
 /// Fuses batch norm in training, forward and backward, with its surroundings; returns into how many
 /// operators. See Note [Fusing batch norm].
 int fuse_batch_norm(Trace& trace, c10::DeviceType device = c10::kCUDA);
