@@ -17,9 +17,7 @@ using Tensors = std::vector<Tensor>;
 
 constexpr int kThreads = 256;
 constexpr int kLargestLoad = 16;  // bytes
-// From so many elements on, a thread has two vectors in flight.
-constexpr int64_t kManyElements = int64_t{1} << 22;
-constexpr int kSumBlocks = 2;  // per multiprocessor
+constexpr int kSumBlocks = 2;     // per multiprocessor
 
 int64_t elements_of(const DenseLayout& layout) {
   return std::accumulate(layout.sizes.begin(), layout.sizes.end(), int64_t{1}, std::multiplies<>());
@@ -144,9 +142,8 @@ Tensors pointwise(const Tensors& inputs, const Formula& formula, const DenseLayo
   const Tensors outputs = make_outputs(inputs, formula, layout);
   long long elements = elements_of(layout);
   if (elements == 0) return outputs;
-  PointwisePlan plan = plan_of(inputs, outputs, formula, layout, elements);
-  if (elements >= kManyElements && elements % (2 * kThreads * plan.width) == 0) plan.vectors = 2;
-  const int64_t per_block = int64_t{kThreads} * plan.width * plan.vectors;
+  const PointwisePlan plan = plan_of(inputs, outputs, formula, layout, elements);
+  const int64_t per_block = int64_t{kThreads} * plan.width;
   const LaunchShape shape{
       .grid = {static_cast<unsigned>((elements + per_block - 1) / per_block), 1},
       .block = {kThreads, 1}};

@@ -157,17 +157,13 @@ class Writer {
 
 KernelSource pointwise_source(const PointwisePlan& plan) {
   const Writer writer(plan);
-  return {
-      "pointwise",
-      writer.head() + fmt::format("\nextern \"C\" __global__ void __launch_bounds__(256)\n"
-                                  "pointwise({}long long elements) {{\n"
-                                  "  const Index first = (Index)blockIdx.x * blockDim.x * W * {} + "
-                                  "threadIdx.x * W;\n"
-                                  "  if (first >= elements) return;\n"
-                                  "#pragma unroll\n"
-                                  "  for (int u = 0; u < {}; ++u) {{\n"
-                                  "    const Index n = first + u * blockDim.x * W;\n{}  }}\n}}\n",
-                                  writer.parameters(), plan.vectors, plan.vectors, writer.body())};
+  return {"pointwise",
+          writer.head() +
+              fmt::format("\nextern \"C\" __global__ void __launch_bounds__(256)\n"
+                          "pointwise({}long long elements) {{\n"
+                          "  const Index n = ((Index)blockIdx.x * blockDim.x + threadIdx.x) * W;\n"
+                          "  if (n < elements) {{\n{}  }}\n}}\n",
+                          writer.parameters(), writer.body())};
 }
 
 KernelSource pointwise_sum_source(const PointwisePlan& plan, c10::ScalarType sums) {

@@ -20,7 +20,6 @@ using Walk = std::vector<Dimension>;
 struct PointwisePlan {
   Formula formula = {};
   int width = 1;                            ///< neighbouring elements of one thread
-  int vectors = 1;                          ///< so many of them, if all exist
   std::vector<c10::ScalarType> types = {};  ///< of the inputs
   std::vector<Walk> walks = {};             ///< over the inputs
   std::vector<char> aligned = {};           ///< the inputs whose memory begins where a vector may
