@@ -10,6 +10,7 @@
 #include "examples/models/resnet.h"
 #include "examples/models/transformer.h"
 #include "examples/models/vgg.h"
+#include "tensorpack/utils/env.h"
 
 namespace tensorpack::bench {
 namespace {
@@ -17,7 +18,14 @@ namespace {
 constexpr int64_t kImages = 50'000;
 
 SessionOptions session_options(const GpuTask& task) {
-  return {.precision = task.precision == "bf16" ? Precision::kBFloat16 : Precision::kTf32};
+  SessionOptions options{.precision =
+                             task.precision == "bf16" ? Precision::kBFloat16 : Precision::kTf32};
+  // To measure what a pass is worth, within one run.
+  const std::string without = env("TENSORPACK_BENCH_WITHOUT").value_or("");
+  if (without == "pointwise") options.fusion.pointwise = false;
+  if (without == "updates") options.fusion.updates = false;
+  if (without == "fusion") options.fusion = FusionOptions::none();
+  return options;
 }
 
 Tensor cifar(const Tensor& image) {

@@ -162,6 +162,9 @@ class Gan:
         self.parameters = sum(p.numel() for p in self.model.parameters())
         self.players = [list(self.model.generator.parameters()), list(self.model.discriminator.parameters())]
         self.optimizers = [torch.optim.Adam(player, lr=2e-4, betas=(0.5, 0.999), **fused()) for player in self.players]
+        if task.mode == "compile":
+            torch._functorch.config.donated_buffer = False  # one pass forward has two backward
+            self.model = torch.compile(self.model)
 
     def backward(self):
         cross_entropy = nn.functional.binary_cross_entropy_with_logits

@@ -7,6 +7,12 @@
 #include <map>
 #include <vector>
 
+#include "tensorpack/cuda/kernels/device_launcher.h"
+#include "tensorpack/cuda/kernels/prelude.h"
+#include "tensorpack/cuda/kernels/update.h"
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
+
 namespace tensorpack::cuda {
 namespace {
 
@@ -43,6 +49,32 @@ std::map<at::ScalarType, Group> group_by_type(TensorList variables, TensorList g
   return groups;
 }
 
+UpdateTensors update_tensors(TensorList variables, TensorList gradients,
+                             const std::vector<TensorList>& slots) {
+  UpdateTensors tensors{.variables = variables.vec()};
+  for (size_t i = 0; i < variables.size(); ++i) {
+    const bool fits = gradients[i].strides() == variables[i].strides() &&
+                      has_kernel_type(gradients[i].scalar_type());
+    tensors.gradients.push_back(fits ? gradients[i] : laid_out_like(variables[i], gradients[i]));
+  }
+  for (const TensorList& slot : slots) tensors.slots.push_back(slot.vec());
+  return tensors;
+}
+
+// By a kernel of ours; false if there is none here.
+template <typename Update>
+bool try_ours(const UpdateTensors& tensors, const Tensor& lr, Update update) {
+  const Launcher* launcher = fits_update(tensors, lr) ? device_launcher() : nullptr;
+  if (launcher == nullptr) return false;
+  try {
+    update(*launcher);
+    return true;
+  } catch (const Error& error) {
+    log::warning_once("libtorch's updates are used: {}", error.what());
+    return false;
+  }
+}
+
 // The gradients with the decay of the weights added to them.
 Tensors decayed(const Group& group, double weight_decay) {
   if (weight_decay == 0) return group.gradients;
@@ -66,6 +98,12 @@ void descend(const Tensors& variables, const Tensors& steps, const Tensor& lr) {
 
 void sgd(TensorList variables, TensorList velocities, TensorList gradients, const Tensor& lr,
          double momentum, bool nesterov, double weight_decay) {
+  const UpdateTensors tensors = update_tensors(variables, gradients, {velocities});
+  const SgdUpdate options{momentum, nesterov, weight_decay};
+  if (try_ours(tensors, lr,
+               [&](const Launcher& launcher) { sgd_update(tensors, lr, options, launcher); })) {
+    return;
+  }
   for (auto& [type, group] : group_by_type(variables, gradients, {velocities})) {
     at::_fused_sgd_(group.variables, group.gradients, group.slots[0], weight_decay, momentum,
                     lr.to(at::kFloat), /*dampening=*/0, nesterov, /*maximize=*/false,
@@ -76,6 +114,13 @@ void sgd(TensorList variables, TensorList velocities, TensorList gradients, cons
 void adam(TensorList variables, TensorList m, TensorList v, TensorList gradients, const Tensor& lr,
           const Tensor& step, double beta1, double beta2, double epsilon, double weight_decay,
           bool decoupled) {
+  const UpdateTensors tensors = update_tensors(variables, gradients, {m, v});
+  const AdamUpdate options{beta1, beta2, epsilon, weight_decay, decoupled};
+  if (try_ours(tensors, lr, [&](const Launcher& launcher) {
+        adam_update(tensors, lr, step, options, launcher);
+      })) {
+    return;
+  }
   const Tensor rate = lr.to(at::kFloat);
   const Tensor count = step.to(at::kFloat);
   for (auto& [type, group] : group_by_type(variables, gradients, {m, v})) {

@@ -14,6 +14,8 @@ struct FusionOptions {
   bool cross_entropy = true;            ///< log-softmax, the loss and both their gradients
   bool layer_norm = true;               ///< with the residual before it and the casts around it
   bool max_pool = true;                 ///< with places of a byte instead of indices of eight
+  bool pointwise = true;                ///< chains of pointwise operators, and sums over them
+  bool updates = true;                  ///< read gradients of 16 bits as they are
   bool batch_casts = true;              ///< many small casts as one operator
   c10::DeviceType device = c10::kCUDA;  ///< where; the kernels' stand-ins run on any
 
@@ -24,6 +26,8 @@ struct FusionOptions {
             .cross_entropy = false,
             .layer_norm = false,
             .max_pool = false,
+            .pointwise = false,
+            .updates = false,
             .batch_casts = false};
   }
 };

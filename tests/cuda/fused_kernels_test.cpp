@@ -78,6 +78,20 @@ TEST_F(FusedKernelsTest, MaxPoolGivesWhatTheUnfusedOperatorsGive) {
   }
 }
 
+TEST_F(FusedKernelsTest, PointwiseChainsGiveWhatTheUnfusedOperatorsGive) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    expect_pointwise_as_unfused(seed, *launcher_, at::kCUDA);
+  }
+  for (c10::ScalarType type : {c10::kFloat, c10::kBFloat16, c10::kHalf}) {
+    SCOPED_TRACE(type);
+    expect_every_step_as_unfused(type, *launcher_, at::kCUDA);
+    expect_pointwise_sum_as_unfused({16384, 3072}, type, *launcher_, at::kCUDA);
+    expect_pointwise_sum_as_unfused({64, 32, 14, 14}, type, *launcher_, at::kCUDA);
+    expect_pointwise_sum_as_unfused({5, 7, 3, 3}, type, *launcher_, at::kCUDA);
+  }
+}
+
 TEST_F(FusedKernelsTest, SumsRepeatBitByBit) {
   const at::Tensor counters = make_counters(at::kCUDA);
   const at::Tensor x = at::randn({64, 64, 28, 28}, at::kCUDA)

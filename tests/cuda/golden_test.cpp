@@ -10,6 +10,8 @@
 #include "tensorpack/cuda/kernels/cross_entropy.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
 #include "tensorpack/cuda/kernels/max_pool.h"
+#include "tensorpack/cuda/kernels/pointwise.h"
+#include "tensorpack/cuda/kernels/update.h"
 #include "tensorpack/utils/env.h"
 #include "tensorpack/utils/fs.h"
 
@@ -54,6 +56,15 @@ TEST(GoldenKernelTest, SourcesAreThoseOnFile) {
                        .copy = at::kBFloat16},
                       launcher);
   column_sum(rows, counters, true, at::kFloat, launcher);
+  const Formula formula =
+      parse_formula("add %0 %1 1 : bf16 ; leaky_relu %2 0.2 : bf16 ; cast %3 : float -> %4 %2", 2);
+  const DenseLayout layout{x.sizes().vec(), x.strides().vec()};
+  const std::vector<at::Tensor> inputs = {x, at::zeros({1, 16, 1, 1}, at::kBFloat16)};
+  pointwise(inputs, formula, layout, launcher);
+  pointwise_sum(inputs, counters, formula, layout, {.columns = 16, .sizes = {16}}, launcher);
+  const UpdateTensors update{.variables = {rows}, .gradients = {rows}, .slots = {{rows}, {rows}}};
+  sgd_update({.variables = {rows}, .gradients = {rows}, .slots = {{rows}}}, vector, {}, launcher);
+  adam_update(update, vector, vector, {}, launcher);
 }
 
 }  // namespace

@@ -63,6 +63,15 @@ void expect_column_sum_as_unfused(at::IntArrayRef sizes, c10::ScalarType type,
                                   c10::ScalarType of_sums, const Launcher& launcher,
                                   c10::Device device);
 
+/// A formula of random steps over random inputs, broadcast and transposed ones among them.
+void expect_pointwise_as_unfused(uint64_t seed, const Launcher& launcher, c10::Device device);
+/// Every operator that a formula can have, in steps of this type.
+void expect_every_step_as_unfused(c10::ScalarType type, const Launcher& launcher,
+                                  c10::Device device);
+/// The gradient of leaky relu, and its sums over the rows of such a matrix or image.
+void expect_pointwise_sum_as_unfused(at::IntArrayRef sizes, c10::ScalarType type,
+                                     const Launcher& launcher, c10::Device device);
+
 /// An image in this type, a bias in another.
 void expect_bias_relu_as_unfused(at::IntArrayRef sizes, c10::ScalarType type,
                                  c10::ScalarType of_bias, const Launcher& launcher,

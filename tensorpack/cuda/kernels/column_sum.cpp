@@ -56,7 +56,9 @@ at::Tensor column_sum(const at::Tensor& input, const at::Tensor& counters, bool 
 }
 
 at::Tensor column_sum_unfused(const at::Tensor& input, bool keep_rows, c10::ScalarType type) {
-  return input.sum({0}, keep_rows, at::kFloat).to(type);
+  const std::vector<int64_t> rows =
+      input.dim() == 4 ? std::vector<int64_t>{0, 2, 3} : std::vector<int64_t>{0};
+  return input.sum(rows, keep_rows, at::kFloat).to(type);
 }
 
 }  // namespace tensorpack::cuda

@@ -11,7 +11,8 @@
 
 namespace tensorpack::cuda {
 
-/// By a kernel of ours: [C], or [1, C] if `keep_rows`, of a [rows, C] matrix, added up in float.
+/// By a kernel of ours: [C], or [1, C] if `keep_rows`, of a [rows, C] matrix or of images in
+/// channels_last, added up in float.
 /// `counters` are those of make_counters().
 at::Tensor column_sum(const at::Tensor& input, const at::Tensor& counters, bool keep_rows,
                       c10::ScalarType type, const Launcher& launcher);

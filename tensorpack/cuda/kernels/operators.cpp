@@ -10,6 +10,7 @@
 #include "tensorpack/cuda/kernels/device_launcher.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
 #include "tensorpack/cuda/kernels/max_pool.h"
+#include "tensorpack/cuda/kernels/pointwise.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 
@@ -170,6 +171,31 @@ LayerNormGradients run_layer_norm_backward(const at::Tensor& grad, const at::Ten
       [&] { return layer_norm_backward_unfused(arguments); });
 }
 
+std::vector<at::Tensor> run_pointwise(at::TensorList inputs, c10::string_view text,
+                                      at::IntArrayRef sizes, at::IntArrayRef strides) {
+  const Formula formula = parse_formula(std::string(text), static_cast<int>(inputs.size()));
+  const DenseLayout layout{sizes.vec(), strides.vec()};
+  return choose(
+      inputs[0],
+      [&](const Launcher& launcher) { return pointwise(inputs.vec(), formula, layout, launcher); },
+      [&] { return pointwise_unfused(inputs.vec(), formula, layout); });
+}
+
+std::vector<at::Tensor> run_pointwise_sum(at::TensorList inputs, const at::Tensor& counters,
+                                          c10::string_view text, at::IntArrayRef sizes,
+                                          at::IntArrayRef strides, int64_t columns,
+                                          at::ScalarType type, at::IntArrayRef sum_sizes) {
+  const Formula formula = parse_formula(std::string(text), static_cast<int>(inputs.size()));
+  const DenseLayout layout{sizes.vec(), strides.vec()};
+  const PointwiseSum sum{.columns = columns, .type = type, .sizes = sum_sizes.vec()};
+  return choose(
+      inputs[0],
+      [&](const Launcher& launcher) {
+        return pointwise_sum(inputs.vec(), counters, formula, layout, sum, launcher);
+      },
+      [&] { return pointwise_sum_unfused(inputs.vec(), formula, layout, sum); });
+}
+
 }  // namespace
 
 c10::OperatorHandle batch_norm_act_operator() { return find("tensorpack::batch_norm_act"); }
@@ -186,6 +212,8 @@ c10::OperatorHandle layer_norm_backward_operator() {
 }
 c10::OperatorHandle max_pool_operator() { return find("tensorpack::max_pool"); }
 c10::OperatorHandle max_pool_backward_operator() { return find("tensorpack::max_pool_backward"); }
+c10::OperatorHandle pointwise_operator() { return find("tensorpack::pointwise"); }
+c10::OperatorHandle pointwise_sum_operator() { return find("tensorpack::pointwise_sum"); }
 
 TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
   library.def(
@@ -216,6 +244,10 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
   library.def(
       "max_pool_backward(Tensor grad, Tensor places, int[] input_size, int[] kernel, "
       "int[] stride, int[] padding) -> Tensor");
+  library.def("pointwise(Tensor[] inputs, str formula, int[] sizes, int[] strides) -> Tensor[]");
+  library.def(
+      "pointwise_sum(Tensor[] inputs, Tensor counters, str formula, int[] sizes, int[] strides, "
+      "int columns, ScalarType type, int[] sum_sizes) -> Tensor[]");
 }
 
 TORCH_LIBRARY_IMPL(tensorpack, CompositeExplicitAutograd, library) {
@@ -229,6 +261,8 @@ TORCH_LIBRARY_IMPL(tensorpack, CompositeExplicitAutograd, library) {
   library.impl("layer_norm_backward", run_layer_norm_backward);
   library.impl("max_pool", run_max_pool);
   library.impl("max_pool_backward", run_max_pool_backward);
+  library.impl("pointwise", run_pointwise);
+  library.impl("pointwise_sum", run_pointwise_sum);
 }
 
 }  // namespace tensorpack::cuda

@@ -17,5 +17,7 @@ c10::OperatorHandle layer_norm_operator();
 c10::OperatorHandle layer_norm_backward_operator();
 c10::OperatorHandle max_pool_operator();
 c10::OperatorHandle max_pool_backward_operator();
+c10::OperatorHandle pointwise_operator();
+c10::OperatorHandle pointwise_sum_operator();
 
 }  // namespace tensorpack::cuda

@@ -9,23 +9,26 @@ namespace tensorpack::cuda {
 namespace {
 
 // Small ones take no longer than their launch, whoever adds up.
-constexpr int64_t kSmallestBytes = 1 << 20;
+constexpr int64_t kSmallestBytes = 1 << 18;
 
 bool is_data(const Value& value, c10::DeviceType device) {
   return value.options.device().type() == device && value.storage_bytes > 0 &&
          has_kernel_type(value.options.dtype().toScalarType());
 }
 
-// Over the rows of a matrix.
+// Over the rows of a matrix, or the pixels of images.
 bool is_column_sum(const TraceEditor& editor, const Node& node, c10::DeviceType device) {
   if (!is_op(node, "aten::sum.dim_IntList")) return false;
   const c10::IValue& dims = node.arguments[1].literal;
-  if (!dims.isIntList() || dims.toIntVector() != std::vector<int64_t>{0}) return false;
   const Value& input = editor.value(tensor_at(node, 0));
-  return input.sizes.size() == 2 && is_data(input, device) &&
+  const std::vector<int64_t> rows =
+      input.sizes.size() == 4 ? std::vector<int64_t>{0, 2, 3} : std::vector<int64_t>{0};
+  if (!dims.isIntList() || dims.toIntVector() != rows) return false;
+  const bool keeps_rows = node.arguments[2].literal.toBool();
+  return (input.sizes.size() == 2 || !keeps_rows) && is_data(input, device) &&
          is_data(editor.value(result_at(node, 0)), device) &&
          is_column_matrix(input.sizes, input.strides) && input.sizes[1] <= kCounters * 32 &&
-         input.sizes[0] * input.sizes[1] * static_cast<int64_t>(input.options.dtype().itemsize()) >=
+         elements_of(input) * static_cast<int64_t>(input.options.dtype().itemsize()) >=
              kSmallestBytes;
 }
 

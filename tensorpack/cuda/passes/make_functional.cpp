@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Note [In-place operators]
 // relu_() in a model, and the add_() by which autograd accumulates gradients, overwrite memory that
-// a fused kernel would never write. Where a result is all there is in its memory, the operator may
-// as well make a new one, and later nodes read that.
+// a fused kernel would never write. Where a result is all there is in its memory, but for views
+// that are made later, the operator may as well make a new one, and later nodes read that.
 #include <map>
 #include <optional>
 #include <string>
@@ -15,30 +15,50 @@ namespace {
 
 std::optional<c10::OperatorHandle> functional_form(const Node& node) {
   static const std::map<std::string, std::string> table = {
-      {"aten::relu_", "aten::relu"},
-      {"aten::add_", "aten::add"},
+      {"aten::relu_", "aten::relu"}, {"aten::leaky_relu_", "aten::leaky_relu"},
+      {"aten::add_", "aten::add"},   {"aten::sub_", "aten::sub"},
+      {"aten::mul_", "aten::mul"},   {"aten::div_", "aten::div"},
   };
   const c10::OperatorName& name = node.op.operator_name();
   const auto found = table.find(name.name);
-  if (found == table.end() || (!name.overload_name.empty() && name.overload_name != "Tensor")) {
-    return std::nullopt;
-  }
+  if (found == table.end()) return std::nullopt;
+  const std::string& overload = name.overload_name;
+  if (!overload.empty() && overload != "Tensor" && overload != "Scalar") return std::nullopt;
   return c10::Dispatcher::singleton().findSchemaOrThrow(found->second.c_str(),
                                                         name.overload_name.c_str());
 }
 
 bool is_dense(const Value& value) {
-  int64_t elements = 1;
-  for (int64_t size : value.sizes) elements *= size;
-  return value.storage_bytes == elements * static_cast<int64_t>(value.options.dtype().itemsize());
+  return value.storage_bytes ==
+         elements_of(value) * static_cast<int64_t>(value.options.dtype().itemsize());
+}
+
+// A tensor of one number decides neither the type nor the layout of a result.
+bool is_one_number(const Value& value) {
+  return value.sizes.empty() && c10::isFloatingType(value.options.dtype().toScalarType());
 }
 
 // A new tensor would look the same: every tensor is laid out as the one that is overwritten.
 bool keeps_geometry(const TraceEditor& editor, const Node& node) {
   const Value& target = editor.value(tensor_at(node, 0));
-  bool same = is_dense(target);
-  node.for_each_argument([&](ValueId id) { same &= is_same_geometry(editor.value(id), target); });
+  bool same = is_dense(target) && c10::isFloatingType(target.options.dtype().toScalarType());
+  node.for_each_argument([&](ValueId id) {
+    same &= is_same_geometry(editor.value(id), target) ||
+            (is_one_number(editor.value(id)) && !target.sizes.empty());
+  });
   return same;
+}
+
+// The other values in the memory of `target`; false if they were there before the node.
+bool are_later_views(const TraceEditor& editor, ValueId target, int32_t position) {
+  for (ValueId id : editor.values_in(editor.value(target).storage)) {
+    if (id == target) continue;
+    const Node* producer = editor.producer(id);
+    if (producer == nullptr || !producer->is_view || editor.value(id).producer <= position) {
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
@@ -51,7 +71,7 @@ void make_functional(Trace& trace, c10::DeviceType device) {
     const ValueId target = tensor_at(editor.node(i), 0);
     const Value& value = editor.value(target);
     if (value.kind != ValueKind::kComputed || value.options.device().type() != device ||
-        editor.values_in(value.storage).size() != 1 || result_at(editor.node(i), 0) != target ||
+        !are_later_views(editor, target, i) || result_at(editor.node(i), 0) != target ||
         !keeps_geometry(editor, editor.node(i))) {
       continue;
     }
@@ -63,6 +83,11 @@ void make_functional(Trace& trace, c10::DeviceType device) {
     node.op = *functional;
     node.writes.clear();
     node.results[0].ids[0] = result;
+    for (ValueId view : editor.values_in(editor.value(target).storage)) {
+      if (view != target && view != result) {
+        trace.values[view].storage = trace.values[result].storage;
+      }
+    }
     editor.replace_uses(target, result, i + 1);
     editor.commit();
   }

@@ -10,15 +10,19 @@ namespace {
 void fuse(Trace& trace, const std::vector<std::string>& fetches, const FusionOptions& options) {
   const size_t before = trace.nodes.size();
   int fused = 0;
-  if (options.batch_norm || options.bias_relu || options.layer_norm) {
+  if (options.batch_norm || options.bias_relu || options.layer_norm || options.pointwise) {
     make_functional(trace, options.device);
   }
   if (options.batch_norm) fused += fuse_batch_norm(trace, options.device);
   if (options.bias_relu) fused += fuse_bias_relu(trace, options.device);
   if (options.layer_norm) fused += fuse_layer_norm(trace, options.device);
-  if (options.column_sums) fused += fuse_column_sums(trace, options.device);
   if (options.cross_entropy) fused += fuse_cross_entropy(trace, options.device);
   if (options.max_pool) fused += fuse_max_pool(trace, options.device);
+  if (options.pointwise) {
+    expose_biases(trace, options.device);
+    fused += fuse_pointwise(trace, options.device);
+  }
+  if (options.column_sums) fused += fuse_column_sums(trace, options.device);
   if (fused == 0) return;
   eliminate_dead_code(trace, fetches);
   log::info_once("{} operators became {} fused ones.", before - trace.nodes.size() + fused, fused);
@@ -29,7 +33,10 @@ void fuse(Trace& trace, const std::vector<std::string>& fetches, const FusionOpt
 void optimize(Trace& trace, const std::vector<std::string>& fetches, const FusionOptions& options) {
   tensorpack::optimize(trace, fetches);
   // Without kernels, libtorch's operators as they are beat those that stand in for the fused ones.
-  if (options.device != c10::kCUDA || device_launcher() != nullptr) fuse(trace, fetches, options);
+  if (options.device != c10::kCUDA || device_launcher() != nullptr) {
+    fuse(trace, fetches, options);
+    if (options.updates) feed_updates(trace, options.device);
+  }
   if (options.batch_casts) batch_casts(trace, options.device);
 }
 

@@ -18,6 +18,10 @@ void batch_casts(Trace& trace, c10::DeviceType device = c10::kCUDA);
 /// Note [In-place operators].
 void make_functional(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
+/// Has updates read the gradients of 16 bits themselves, where they are cast for nobody else. See
+/// Note [Gradients of 16 bits].
+void feed_updates(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
 /// Fuses batch norm in training, forward and backward, with its surroundings; returns into how many
 /// operators. See Note [Fusing batch norm].
 int fuse_batch_norm(Trace& trace, c10::DeviceType device = c10::kCUDA);
@@ -39,6 +43,14 @@ int fuse_layer_norm(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
 /// Puts pooling with small places in place of libtorch's, forward and backward; returns how many.
 int fuse_max_pool(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
+/// Makes the additions of convolutions' biases, and the sums of their gradients, operators of the
+/// trace, where they can be fused. See Note [Biases as operators].
+void expose_biases(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
+/// Fuses chains of pointwise operators, and sums over the rows of what they make; returns into how
+/// many operators. See Note [Fusing pointwise operators].
+int fuse_pointwise(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
 /// What CUDA devices run: the general optimize(), then the passes above.
 void optimize(Trace& trace, const std::vector<std::string>& fetches,

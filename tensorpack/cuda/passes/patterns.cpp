@@ -5,6 +5,12 @@
 
 namespace tensorpack::cuda {
 
+int64_t elements_of(const Value& value) {
+  int64_t elements = 1;
+  for (int64_t size : value.sizes) elements *= size;
+  return elements;
+}
+
 bool is_contiguous(const Value& value) {
   int64_t expected = 1;
   for (size_t i = value.sizes.size(); i-- > 0; expected *= value.sizes[i]) {

@@ -38,6 +38,8 @@ inline bool is_same_geometry(const Value& a, const Value& b) {
          a.options.device() == b.options.device();
 }
 
+int64_t elements_of(const Value& value);
+
 /// True if the elements lie in order, and there are some.
 bool is_contiguous(const Value& value);
 
