@@ -62,6 +62,7 @@ CapturedProgram::CapturedProgram(const CaptureSpace& space, const at::Generator&
 CapturedProgram::~CapturedProgram() = default;
 
 void CapturedProgram::launch() {
+  const c10::InferenceMode inference_mode;  // as in the run that made the averages
   for (Piece& piece : pieces_) {
     if (auto* capture = std::get_if<std::unique_ptr<Capture>>(&piece)) {
       (*capture)->launch();
