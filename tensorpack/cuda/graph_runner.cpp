@@ -42,11 +42,6 @@ bool is_written(const Trace& trace, StorageId storage) {
   });
 }
 
-// Those that wait for the device are not captured anyway.
-bool is_exchange(const std::string& op_name) {
-  return op_name.starts_with("tensorpack::exchange_");
-}
-
 // While it lives, notices operators that wait for the device: those cannot be captured.
 class WaitWatch final : public c10::WarningHandler {
  public:
@@ -59,7 +54,7 @@ class WaitWatch final : public c10::WarningHandler {
   void process(const c10::Warning& warning) override {
     if (warning.msg().find("synchronizing CUDA operation") == std::string::npos) {
       c10::WarningHandler::process(warning);
-    } else if (culprit_.empty() && !is_exchange(program_.current_op())) {
+    } else if (culprit_.empty()) {
       culprit_ = program_.current_op();
     }
   }
@@ -122,6 +117,10 @@ GraphRunner::GraphRunner(std::string op_name, const Trace& trace,
 
 std::vector<at::Tensor> GraphRunner::run(const std::vector<at::Tensor>& inputs) {
   const c10::cuda::CUDAGuard on_device(space_->device);
+  const Exchange* exchange = current_exchange();
+  if (may_capture_ && exchanges_ && exchange != nullptr && !exchange->is_capturable()) {
+    give_up("towers exchange gradients through the host");
+  }
   if (may_capture_ && !is_warm_) return warm_up(inputs);
   if (may_capture_ && (!capture_ || have_moved(inputs))) {
     place_inputs(inputs);
@@ -140,14 +139,7 @@ std::vector<at::Tensor> GraphRunner::warm_up(const std::vector<at::Tensor>& inpu
   {
     const c10::cuda::CUDAStreamGuard on_capture_stream(space_->stream);
     const WaitWatch watch(program_);
-    Exchange* const exchange = current_exchange();
-    if (exchanges_ && exchange != nullptr && !exchange->is_capturable()) {
-      RememberingExchange remembering(*exchange, averages_);
-      const ExchangeScope bound(&remembering);
-      values = copies_of(program_.run(inputs));
-    } else {
-      values = copies_of(program_.run(inputs));
-    }
+    values = copies_of(program_.run(inputs));
     if (!watch.culprit().empty()) give_up(watch.culprit() + " waits for the device");
   }
   order(space_->stream, stream);
@@ -181,8 +173,9 @@ void GraphRunner::capture() {
   std::vector<at::Tensor> inputs;
   for (const Input& input : inputs_) inputs.push_back(input.tensor);
   try {
-    capture_.emplace(*space_, generator_, averages_.empty() ? nullptr : &averages_,
-                     [&] { outputs_ = program_.run(inputs); });
+    capture_.emplace(*space_, generator_);
+    outputs_ = program_.run(inputs);
+    capture_->end();
   } catch (const std::exception& error) {
     capture_.reset();
     outputs_.clear();

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tensorpack/cuda/captured_program.h"
+#include "tensorpack/cuda/capture.h"
 #include "tensorpack/graph/program.h"
 #include "tensorpack/session/program_runner.h"
 
@@ -55,9 +55,8 @@ class GraphRunner final : public ProgramRunner {
   Program program_;
   std::vector<Input> inputs_;
   std::vector<at::Tensor> outputs_;  // where the captured work leaves the fetched values
-  std::optional<CapturedProgram> capture_;
+  std::optional<Capture> capture_;
   bool exchanges_ = false;  // with other towers
-  KnownAverages averages_;  // of exchanges through the host
   bool is_warm_ = false;
   bool may_capture_ = true;
 };
