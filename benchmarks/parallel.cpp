@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several towers and several processes, on the cores of one machine.
+#include <algorithm>
 #include <filesystem>
 
 #include "benchmarks/groups.h"
@@ -42,6 +43,15 @@ Figure overlap(const Stopwatch& watch) {
   });
 }
 
+// What an exchange costs by itself; with docs/tutorial/distributed.md a model of larger jobs.
+Figure sum_between_two(const Stopwatch&, int64_t bytes) {
+  const PeerProcess ranks = two_ranks("mlp64", kDefaultBucketBytes);
+  std::vector<double> seconds;
+  for (int i = 0; i < 5; ++i) seconds.push_back(ranks.ask("sum " + std::to_string(bytes)));
+  std::sort(seconds.begin(), seconds.end());
+  return {.value = seconds[2] * 1e6, .unit = "us", .repetitions = 5};
+}
+
 Figure empty_step(const Stopwatch& watch) {
   Graph graph;
   std::vector<Op> towers;
@@ -64,6 +74,11 @@ void add_parallel_benchmarks(Suite& suite) {
   suite.add("parallel/two_ranks_vs_python_ddp", against_python_ddp);
   suite.add("parallel/overlap_vs_none", overlap);
   suite.add("parallel/empty_step_us", empty_step);
+  for (const int64_t kilobytes : {4, 256, 4096, 65536}) {
+    suite.add(
+        "parallel/sum_of_" + std::to_string(kilobytes) + "kB_us",
+        [kilobytes](const Stopwatch& watch) { return sum_between_two(watch, kilobytes << 10); });
+  }
 }
 
 }  // namespace tensorpack::bench

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two processes that train a model together, as one side of a benchmark:
 //   bench_ranks <model> <bytes of a bucket>
-// The first answers as PeerProcess expects, the second makes as many steps.
+// The first answers as PeerProcess expects, the second does the same: `<n>`, the seconds of n
+// steps; `sum <bytes>`, the seconds of a sum of so many bytes over both.
 #include <ATen/Parallel.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <iostream>
+#include <string>
 
 #include "benchmarks/parallel_training.h"
 #include "tensorpack/distributed/free_port.h"
@@ -17,9 +21,21 @@ namespace {
 
 constexpr int kRanks = 2;
 
-// How many steps all ranks are to make; the first has read it. 0 at the end.
-int64_t share(ProcessGroup& processes, int64_t steps) {
-  return *parse_integer(processes.gather(std::to_string(steps))[0]);
+double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double seconds_of_sum(ProcessGroup& processes, int64_t bytes) {
+  const at::Tensor tensor = at::zeros({bytes / 4});
+  const int64_t sums = std::clamp<int64_t>((64 << 20) / bytes, 3, 200);
+  const auto sum = [&] { processes.begin_sum(tensor)->wait(); };
+  sum();
+  return seconds_of([&] {
+           for (int64_t i = 0; i < sums; ++i) sum();
+         }) /
+         static_cast<double>(sums);
 }
 
 void serve(const std::string& model, int64_t bucket_bytes, int rank, int port) {
@@ -36,14 +52,16 @@ void serve(const std::string& model, int64_t bucket_bytes, int rank, int port) {
   training.step();
   if (rank == 0) std::cout << "ready" << std::endl;
   for (;;) {
-    int64_t steps = 0;
-    if (rank == 0 && !(std::cin >> steps)) steps = 0;
-    steps = share(*processes, steps);
-    if (steps == 0) return;
-    const auto start = std::chrono::steady_clock::now();
-    for (int64_t i = 0; i < steps; ++i) training.step();
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-    if (rank == 0) std::cout << taken.count() << std::endl;
+    std::string request;
+    if (rank == 0) std::getline(std::cin, request);
+    request = processes->gather(request)[0];
+    if (request.empty()) return;
+    const bool is_sum = request.starts_with("sum ");
+    const int64_t number = *parse_integer(request.substr(is_sum ? 4 : 0));
+    const double seconds = is_sum ? seconds_of_sum(*processes, number) : seconds_of([&] {
+      for (int64_t i = 0; i < number; ++i) training.step();
+    });
+    if (rank == 0) std::cout << seconds << std::endl;
   }
 }
 

@@ -44,7 +44,7 @@ inline void name_wasserstein_losses(const Tensor& real_logits, const Tensor& fak
 class GANTrainer final : public TowerTrainer {
  public:
   GANTrainer(Model model, Owned<InputSource> input, DataParallel parallel = {})
-      : TowerTrainer({}, std::move(parallel)) {
+      : TowerTrainer(std::move(parallel)) {
     setup_tower(std::move(model.inputs), std::move(input), std::move(model.build_losses));
     const std::shared_ptr<Optimizer> g_optimizer = std::move(model.g_optimizer);
     const std::shared_ptr<Optimizer> d_optimizer = std::move(model.d_optimizer);
@@ -70,7 +70,7 @@ class SeparateGANTrainer final : public TowerTrainer {
  public:
   SeparateGANTrainer(Model model, Owned<InputSource> input, Periods periods,
                      DataParallel parallel = {})
-      : TowerTrainer({}, std::move(parallel)), periods_(periods) {
+      : TowerTrainer(std::move(parallel)), periods_(periods) {
     TP_CHECK(std::min(periods.d_period, periods.g_period) == 1, "SeparateGANTrainer",
              "the periods are {} and {}. One of them must be 1, else some steps do nothing.",
              periods.d_period, periods.g_period);

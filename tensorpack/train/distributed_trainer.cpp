@@ -31,6 +31,6 @@ DataParallel distributed(DistributedOptions options) {
 }
 
 DistributedTrainer::DistributedTrainer(DistributedOptions options)
-    : SingleCostTrainer(options.graph, distributed(options)) {}
+    : SingleCostTrainer(distributed(options), options.graph) {}
 
 }  // namespace tensorpack

@@ -34,7 +34,7 @@ struct DistributedOptions {
 ///
 ///   class MyTrainer : public TowerTrainer {
 ///    public:
-///     MyTrainer() : TowerTrainer({}, distributed()) {...}
+///     MyTrainer() : TowerTrainer(distributed()) {...}
 DataParallel distributed(DistributedOptions options = {});
 
 /// Every process runs the whole program and one tower, or several; gradients are exchanged between

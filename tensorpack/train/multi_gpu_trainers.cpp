@@ -29,23 +29,25 @@ DataParallel shared_variables(const Devices& devices, ParallelMode mode, bool av
 
 SyncMultiGPUTrainerReplicated::SyncMultiGPUTrainerReplicated(Devices devices,
                                                              ReplicatedOptions options)
-    : SingleCostTrainer(options.graph, {.devices = std::move(devices),
-                                        .average = options.average,
-                                        .sync_every_epoch = options.sync_every_epoch}) {}
+    : SingleCostTrainer(DataParallel{.devices = std::move(devices),
+                                     .average = options.average,
+                                     .sync_every_epoch = options.sync_every_epoch},
+                        options.graph) {}
 
 SyncMultiGPUTrainerParameterServer::SyncMultiGPUTrainerParameterServer(
     Devices devices, ParameterServerOptions options)
-    : SingleCostTrainer(options.graph,
-                        shared_variables(devices, ParallelMode::kParameterServer, true,
-                                         is_on_cpu(options.ps_device, devices.size()))) {}
+    : SingleCostTrainer(shared_variables(devices, ParallelMode::kParameterServer, true,
+                                         is_on_cpu(options.ps_device, devices.size())),
+                        options.graph) {}
 
 SyncMultiGPUTrainer::SyncMultiGPUTrainer(Devices devices, GraphOptions graph)
-    : SingleCostTrainer(graph, shared_variables(devices, ParallelMode::kParameterServer, true,
-                                                /*is_server_on_cpu=*/true)) {}
+    : SingleCostTrainer(shared_variables(devices, ParallelMode::kParameterServer, true,
+                                         /*is_server_on_cpu=*/true),
+                        graph) {}
 
 AsyncMultiGPUTrainer::AsyncMultiGPUTrainer(Devices devices, AsyncOptions options)
-    : SingleCostTrainer(options.graph,
-                        shared_variables(devices, ParallelMode::kAsync, options.scale_gradient,
-                                         devices.size() > kMostAsyncTowersOfGpuServer)) {}
+    : SingleCostTrainer(shared_variables(devices, ParallelMode::kAsync, options.scale_gradient,
+                                         devices.size() > kMostAsyncTowersOfGpuServer),
+                        options.graph) {}
 
 }  // namespace tensorpack

@@ -102,14 +102,15 @@ InputFeeder check_that_ranks_differ(InputFeeder feeder, std::shared_ptr<ProcessG
 
 }  // namespace
 
-TowerTrainer::TowerTrainer(std::shared_ptr<Graph> graph, DataParallel parallel)
-    : Trainer(std::move(graph)), parallel_(std::move(parallel)) {
+TowerTrainer::TowerTrainer(GraphOptions graph) : Trainer(graph) {}
+
+TowerTrainer::TowerTrainer(std::shared_ptr<Graph> graph) : Trainer(std::move(graph)) {}
+
+TowerTrainer::TowerTrainer(DataParallel parallel, GraphOptions graph)
+    : Trainer(with_devices(graph, parallel)), parallel_(std::move(parallel)) {
   check(parallel_);
   set_processes(parallel_.processes);
 }
-
-TowerTrainer::TowerTrainer(GraphOptions options, DataParallel parallel)
-    : TowerTrainer(std::make_shared<Graph>(with_devices(options, parallel)), parallel) {}
 
 void TowerTrainer::setup_tower(std::vector<TensorSpec> inputs, Owned<InputSource> input,
                                TowerFunc tower) {

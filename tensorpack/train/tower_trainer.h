@@ -30,10 +30,12 @@ namespace tensorpack {
 /// between them: nothing else changes.
 class TowerTrainer : public Trainer {
  public:
-  /// The graph may have been built before.
-  explicit TowerTrainer(std::shared_ptr<Graph> graph, DataParallel parallel = {});
   /// On a graph of its own: SimpleTrainer trainer({.device = torch::kCUDA}).
-  explicit TowerTrainer(GraphOptions options = {}, DataParallel parallel = {});
+  explicit TowerTrainer(GraphOptions graph = {});
+  /// The graph may have been built before.
+  explicit TowerTrainer(std::shared_ptr<Graph> graph);
+  /// On several towers.
+  explicit TowerTrainer(DataParallel parallel, GraphOptions graph = {});
 
   const DataParallel& parallel() const { return parallel_; }
   const TowerFunc& tower_func() const { return tower_func_; }

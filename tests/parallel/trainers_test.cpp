@@ -208,7 +208,7 @@ TEST(TrainersTest, MovingAveragesAreMadeEqualAtTheEndOfAnEpoch) {
 // Two costs, in one run, on two towers.
 class TwoCostTrainer final : public TowerTrainer {
  public:
-  explicit TwoCostTrainer(DataParallel parallel) : TowerTrainer(kSeeded, std::move(parallel)) {
+  explicit TwoCostTrainer(DataParallel parallel) : TowerTrainer(std::move(parallel), kSeeded) {
     setup_tower(image_inputs(), QueueInput(images(parallel_batch())),
                 [](const at::Tensor& image, const at::Tensor& label) {
                   const at::Tensor fake = [&] {
@@ -261,7 +261,7 @@ TEST(TrainersTest, SmallBucketsGiveTheSameBitsAsLargeOnes) {
      protected:
       void setup_train_op() override { set_train_op(define_update()); }
     };
-    return train(Trainer(kSeeded, {.devices = Devices::cpu(2), .bucket_bytes = bytes}),
+    return train(Trainer(DataParallel{.devices = Devices::cpu(2), .bucket_bytes = bytes}, kSeeded),
                  cost_of(lenet_with_batch_norm));
   };
   expect_equal(with_buckets(64), with_buckets(1 << 20));
