@@ -28,6 +28,7 @@ void ProgressBar::before_train() {
 }
 
 void ProgressBar::before_epoch() {
+  if (!trainer().is_chief()) return;  // one bar is enough
   meter_ =
       std::make_unique<ProgressMeter>(ProgressMeterOptions{.total = trainer().steps_per_epoch()});
   is_first_run_ = true;

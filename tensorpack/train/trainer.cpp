@@ -158,6 +158,8 @@ void Trainer::restore(SessionInit* init) {
   if (init != nullptr && is_chief_) {
     init->init(*graph_);
     states = init->callback_states();
+  } else if (init != nullptr) {
+    log::info("Variables are restored in the chief process alone.");
   }
   if (processes_) {
     broadcast_variables(*graph_, model_variables_, *processes_);

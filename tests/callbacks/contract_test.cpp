@@ -39,7 +39,7 @@ std::vector<Case> all_cases() {
       {"MaintainStepCounter", false, [](const TempDir&) { return moved(MaintainStepCounter()); }},
       {"RunMonitors", false, [](const TempDir&) { return moved(RunMonitors()); }},
       {"ProgressBar", false, [](const TempDir&) { return moved(ProgressBar({"cost"})); }},
-      {"ModelSaver", true,
+      {"ModelSaver", false,
        [](const TempDir& dir) { return moved(ModelSaver({.checkpoint_dir = dir.path()})); }},
       {"InferenceRunner", true,
        [](const TempDir&) {
