@@ -75,7 +75,8 @@ std::vector<std::string> program(bool example, const fs::path& dir) {
 
 std::vector<std::string> command(int64_t ranks, bool example, const fs::path& dir) {
   std::vector<std::string> words;
-  if (ranks > 1) words = {TENSORPACK_TP, "launch", "-n", std::to_string(ranks), "--"};
+  if (ranks > 1)
+    words = {TENSORPACK_TP, "launch", "-n", std::to_string(ranks), "--grace", "3", "--"};
   for (std::string& word : program(example, dir)) words.push_back(std::move(word));
   return words;
 }
