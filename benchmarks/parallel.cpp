@@ -27,10 +27,10 @@ PeerProcess two_ranks(const std::string& model, int64_t bucket_bytes) {
   return PeerProcess({(program / "bench_ranks").string(), model, std::to_string(bucket_bytes)});
 }
 
-Figure against_python_ddp(const Stopwatch& watch) {
+Figure against_python_ddp(const Stopwatch& watch, const std::string& model) {
   return watch.compare({
-      .ours = two_ranks("lenet", kDefaultBucketBytes),
-      .peer = PeerProcess::python("ddp.py", {"lenet"}),
+      .ours = two_ranks(model, kDefaultBucketBytes),
+      .peer = PeerProcess::python("ddp.py", {model}),
       .peer_name = "python3-torch, DistributedDataParallel over Gloo",
   });
 }
@@ -71,7 +71,10 @@ void add_parallel_benchmarks(Suite& suite) {
     suite.add(std::string("parallel/two_towers_vs_one_") + model,
               [model](const Stopwatch& watch) { return two_towers(watch, model); });
   }
-  suite.add("parallel/two_ranks_vs_python_ddp", against_python_ddp);
+  for (const char* model : {"mlp64", "wide_mlp", "lenet"}) {
+    suite.add(std::string("parallel/two_ranks_vs_python_ddp_") + model,
+              [model](const Stopwatch& watch) { return against_python_ddp(watch, model); });
+  }
   suite.add("parallel/overlap_vs_none", overlap);
   suite.add("parallel/empty_step_us", empty_step);
   for (const int64_t kilobytes : {4, 256, 4096, 65536}) {

@@ -3,23 +3,35 @@
 //   bench_ranks <model> <bytes of a bucket>
 // The first answers as PeerProcess expects, the second does the same: `<n>`, the seconds of n
 // steps; `sum <bytes>`, the seconds of a sum of so many bytes over both.
-#include <ATen/Parallel.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <iostream>
+#include <map>
 #include <string>
 
 #include "benchmarks/parallel_training.h"
 #include "tensorpack/distributed/free_port.h"
+#include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
 
 namespace tensorpack::bench {
 namespace {
 
 constexpr int kRanks = 2;
+
+// As a launcher does.
+void tell_place(int rank, int port) {
+  const std::map<const char*, int> variables = {
+      {"TENSORPACK_RANK", rank},        {"TENSORPACK_SIZE", kRanks},
+      {"TENSORPACK_LOCAL_RANK", rank},  {"TENSORPACK_LOCAL_SIZE", kRanks},
+      {"TENSORPACK_MASTER_PORT", port},
+  };
+  for (const auto& [name, value] : variables) setenv(name, std::to_string(value).c_str(), 1);
+}
 
 double seconds_of(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -39,13 +51,10 @@ double seconds_of_sum(ProcessGroup& processes, int64_t bytes) {
 }
 
 void serve(const std::string& model, int64_t bucket_bytes, int rank, int port) {
-  at::set_num_threads(1);
-  const std::shared_ptr<ProcessGroup> processes =
-      ProcessGroup::create({.environment = {.rank = rank,
-                                            .size = kRanks,
-                                            .local_rank = rank,
-                                            .local_size = kRanks,
-                                            .master_port = port}});
+  log::set_level(log::Level::kError);  // the answers are on the same stream
+  tell_place(rank, port);
+  tune_process();
+  const std::shared_ptr<ProcessGroup> processes = ProcessGroup::create();
   // As many examples in a step of each as the peer has.
   ParallelTraining training(model, {.processes = processes, .bucket_bytes = bucket_bytes},
                             workload(model).batch[0] / kRanks);
