@@ -71,7 +71,9 @@ void add_parallel_benchmarks(Suite& suite) {
     suite.add(std::string("parallel/two_towers_vs_one_") + model,
               [model](const Stopwatch& watch) { return two_towers(watch, model); });
   }
-  for (const char* model : {"mlp64", "wide_mlp", "lenet"}) {
+  suite.add("parallel/two_ranks_vs_python_ddp",
+            [](const Stopwatch& watch) { return against_python_ddp(watch, "lenet"); });
+  for (const char* model : {"mlp64", "wide_mlp"}) {
     suite.add(std::string("parallel/two_ranks_vs_python_ddp_") + model,
               [model](const Stopwatch& watch) { return against_python_ddp(watch, model); });
   }
