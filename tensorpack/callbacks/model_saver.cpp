@@ -54,6 +54,8 @@ void ModelSaver::after_triggers() {
 }
 
 void ModelSaver::gather_and_save() {
+  is_due_ =
+      false;  // when a process is missing here, the checkpoint before is the one to go on from
   if (ProcessGroup* processes = trainer().processes()) {
     generators_ = gather_generators(graph(), *processes);
   }
@@ -107,7 +109,8 @@ void ModelSaver::write() {
 }
 
 void ModelSaver::after_train() {
-  if (is_due_) save();  // other processes may not come here
+  // Other processes may not come here, and without their random numbers it would not be exact.
+  if (is_due_ && trainer().processes() == nullptr) save();
   TP_CHECK(failure_.empty(), "ModelSaver",
            "{} It was to be the last one: what was trained since the one before is lost.",
            failure_);

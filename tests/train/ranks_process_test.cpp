@@ -159,6 +159,19 @@ TEST(RanksProcessTest, ARankThatIsKilledIsNamedByTheOthersAndTheNextRunGoesOnExa
   expect_same_weights(whole.path(), parts.path());
 }
 
+// Without the random numbers of all ranks a checkpoint would not be exact: then there is none.
+TEST(RanksProcessTest, ARankThatIsKilledWhenACheckpointIsDueLeavesTheOneBefore) {
+  const TempDir whole, parts;
+  run_ranks_of(2, whole.path(), {.epochs = 3});
+  const auto killed = run_ranks_of(2, parts.path(), {.epochs = 3, .stop = -2, .rank = 1});
+  EXPECT_EQ(killed[0].status, 1);
+  EXPECT_EQ(load_checkpoint(parts.path()).epoch_num, 1);
+  for (const Ended& ended : run_ranks_of(2, parts.path(), {.epochs = 3})) {
+    ASSERT_EQ(ended.status, 0) << ended.output;
+  }
+  expect_same_weights(whole.path(), parts.path());
+}
+
 TEST(RanksProcessTest, ARankThatHangsIsNamedByTheOthersWithinTheTimeout) {
   const TempDir dir;
   const Children ranks = start_ranks(3, dir.path(), {.stop = 7, .signal = SIGSTOP, .rank = 2});
