@@ -8,6 +8,7 @@
 
 #include "tests/distributed/ranks.h"
 #include "tests/parallel/towers.h"
+#include "tests/support/capture.h"
 #include "tests/support/throws.h"
 
 namespace tensorpack::test {
@@ -231,6 +232,20 @@ TEST(ProcessesTest, AnErrorInOneRankReachesTheOthersWithItsReasonAndStep) {
     EXPECT_THAT(ranks.errors[static_cast<size_t>(rank)],
                 AllOf(HasSubstr("rank 1 left at step"), HasSubstr("no more paper")));
   }
+}
+
+TEST(ProcessesTest, RanksThatBeginWithTheSameBatchAreWarnedOf) {
+  const auto log_of = [](bool is_divided) {
+    return stdout_of([&] {
+      Ranks ranks(2);
+      ranks.run([&](auto group) {
+        return train_rank(DistributedTrainer(with(group)),
+                          is_divided ? images_of(*group, 4) : images(4), cost_of(mlp), 2);
+      });
+    });
+  };
+  EXPECT_THAT(log_of(false), HasSubstr("All 2 processes begin with the same batch."));
+  EXPECT_THAT(log_of(true), testing::Not(HasSubstr("same batch")));
 }
 
 TEST(ProcessesTest, InferenceOnAllProcessesSeesAllDataOnce) {

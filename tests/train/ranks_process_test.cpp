@@ -2,8 +2,11 @@
 // A training as several processes, started in every way there is, killed and resumed.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
+#include <sys/mount.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 
 #include "tensorpack/checkpoint/checkpoint.h"
@@ -183,6 +186,21 @@ TEST(RanksProcessTest, ARankThatHangsIsNamedByTheOthersWithinTheTimeout) {
   }
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
   EXPECT_EQ(load_checkpoint(dir.path()).epoch_num, 1) << "nothing is half-written";
+}
+
+TEST(RanksProcessTest, AFullDiskAtTheChiefIsAnErrorAndNothingIsHalfWritten) {
+  const TempDir disk;
+  if (mount("tmpfs", disk.path().c_str(), "tmpfs", 0, "size=24k") != 0) {
+    GTEST_SKIP() << "a small disk cannot be mounted: " << std::strerror(errno);
+  }
+  const std::vector<Ended> ended = run_ranks_of(2, disk.path() / "run");
+  EXPECT_EQ(ended[0].status, 1) << ended[0].output;
+  EXPECT_THAT(ended[0].output, HasSubstr("No space left on device"));
+  for (const auto& file : fs::recursive_directory_iterator(disk.path())) {
+    EXPECT_EQ(file.path().string().find(".tmp."), std::string::npos) << file.path();
+  }
+  EXPECT_THROW(load_checkpoint(disk.path() / "run"), Error);
+  umount2(disk.path().c_str(), MNT_DETACH);
 }
 
 TEST(RanksProcessTest, TheLauncherRestartsAJobWhichEndsWithTheSameWeights) {
