@@ -43,6 +43,7 @@ class TwoOptimizersTrainer final : public TowerTrainer {
 };
 
 void train(int64_t epochs, int64_t steps, const std::string& logdir) {
+  set_global_seed(1);
   set_logger_dir(logdir, LogDirAction::kBackup);
   TwoOptimizersTrainer trainer(QueueInput(FashionMnist("train") | batch(64)));
   trainer.train_with_defaults({

@@ -29,6 +29,7 @@ struct Job {
   int stop = kNever;  // after which step the rank sends itself the signal
   int signal = SIGKILL;
   int rank = 0;
+  int timeout = 60;  // in seconds; a busy machine is slow to start processes
 };
 
 Words program(const fs::path& dir, const Job& job) {
@@ -46,7 +47,7 @@ Words operator+(Words a, const Words& b) {
   return a;
 }
 
-const Words kEnvironment = {"/usr/bin/env", "OMP_NUM_THREADS=1", "TENSORPACK_TIMEOUT=10"};
+const Words kEnvironment = {"/usr/bin/env", "OMP_NUM_THREADS=1"};
 
 struct Ended {
   int status = 0;
@@ -63,7 +64,8 @@ Children start_ranks(int size, const fs::path& dir, const Job& job) {
     children.push_back(std::make_unique<ChildProcess>(
         kEnvironment +
         Words{"RANK=" + std::to_string(rank), "WORLD_SIZE=" + std::to_string(size),
-              "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port} +
+              "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port,
+              "TENSORPACK_TIMEOUT=" + std::to_string(job.timeout)} +
         program(dir, job)));
   }
   return children;
@@ -177,7 +179,8 @@ TEST(RanksProcessTest, ARankThatIsKilledWhenACheckpointIsDueLeavesTheOneBefore) 
 
 TEST(RanksProcessTest, ARankThatHangsIsNamedByTheOthersWithinTheTimeout) {
   const TempDir dir;
-  const Children ranks = start_ranks(3, dir.path(), {.stop = 7, .signal = SIGSTOP, .rank = 2});
+  const Children ranks =
+      start_ranks(3, dir.path(), {.stop = 7, .signal = SIGSTOP, .rank = 2, .timeout = 10});
   const auto start = std::chrono::steady_clock::now();
   for (const size_t rank : {0U, 1U}) {
     const Ended ended = wait_for(*ranks[rank]);
