@@ -66,18 +66,6 @@ Values train_alone(int64_t batch_size, const TowerFunc& cost) {
   return train_rank(SimpleTrainer(kSeeded), images(batch_size), cost);
 }
 
-void expect_close(const Values& a, const Values& b, double tolerance) {
-  ASSERT_EQ(a.size(), b.size());
-  for (const auto& [name, value] : a) {
-    EXPECT_TRUE(at::allclose(value, b.at(name), tolerance, tolerance)) << name;
-  }
-}
-
-void expect_equal(const Values& a, const Values& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (const auto& [name, value] : a) EXPECT_TRUE(at::equal(value, b.at(name))) << name;
-}
-
 // Calls a function after every step, in every process or the chief's alone.
 class AfterStep final : public Callback {
  public:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <gtest/gtest.h>
 
 #include <functional>
 #include <map>
@@ -80,6 +81,20 @@ inline Values values_of(Graph& graph) {
     if (variable.is_saved()) values.emplace(variable.name, variable.tensor.detach().clone());
   }
   return values;
+}
+
+inline void expect_close(const Values& a, const Values& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [name, value] : a) {
+    ASSERT_TRUE(b.contains(name)) << name;
+    EXPECT_TRUE(at::allclose(value, b.at(name), tolerance, tolerance))
+        << name << " differs by " << (value - b.at(name)).abs().max().item<double>();
+  }
+}
+
+inline void expect_equal(const Values& a, const Values& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [name, value] : a) EXPECT_TRUE(at::equal(value, b.at(name))) << name;
 }
 
 struct TrainingOptions {

@@ -18,20 +18,6 @@ SyncMultiGPUTrainerParameterServer parameter_server(int towers) {
   return SyncMultiGPUTrainerParameterServer(Devices::cpu(towers), {.graph = kSeeded});
 }
 
-void expect_close(const Values& a, const Values& b, double tolerance) {
-  ASSERT_EQ(a.size(), b.size());
-  for (const auto& [name, value] : a) {
-    ASSERT_TRUE(b.contains(name)) << name;
-    EXPECT_TRUE(at::allclose(value, b.at(name), tolerance, tolerance))
-        << name << " differs by " << (value - b.at(name)).abs().max().item<double>();
-  }
-}
-
-void expect_equal(const Values& a, const Values& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (const auto& [name, value] : a) EXPECT_TRUE(at::equal(value, b.at(name))) << name;
-}
-
 struct Case {
   std::string name = {};
   std::function<at::Tensor(const at::Tensor&)> logits = {};
