@@ -43,9 +43,6 @@ DataParallel distributed(DistributedOptions options = {});
 class DistributedTrainer final : public SingleCostTrainer {
  public:
   explicit DistributedTrainer(DistributedOptions options = {});
-
- protected:
-  void setup_train_op() override { set_train_op(define_update()); }
 };
 
 /// The name that those who come from Tensorpack know.

@@ -26,9 +26,6 @@ struct ReplicatedOptions {
 class SyncMultiGPUTrainerReplicated final : public SingleCostTrainer {
  public:
   explicit SyncMultiGPUTrainerReplicated(Devices devices, ReplicatedOptions options = {});
-
- protected:
-  void setup_train_op() override { set_train_op(define_update()); }
 };
 
 /// Where the variables of a parameter server are.
@@ -47,18 +44,12 @@ struct ParameterServerOptions {
 class SyncMultiGPUTrainerParameterServer final : public SingleCostTrainer {
  public:
   explicit SyncMultiGPUTrainerParameterServer(Devices devices, ParameterServerOptions options = {});
-
- protected:
-  void setup_train_op() override { set_train_op(define_update()); }
 };
 
 /// SyncMultiGPUTrainerParameterServer with the variables on the CPU.
 class SyncMultiGPUTrainer final : public SingleCostTrainer {
  public:
   explicit SyncMultiGPUTrainer(Devices devices, GraphOptions graph = {});
-
- protected:
-  void setup_train_op() override { set_train_op(define_update()); }
 };
 
 struct AsyncOptions {
@@ -72,9 +63,6 @@ struct AsyncOptions {
 class AsyncMultiGPUTrainer final : public SingleCostTrainer {
  public:
   explicit AsyncMultiGPUTrainer(Devices devices, AsyncOptions options = {});
-
- protected:
-  void setup_train_op() override { set_train_op(define_update()); }
 };
 
 }  // namespace tensorpack

@@ -22,10 +22,10 @@ class SingleCostTrainer : public TowerTrainer {
                    Owned<Optimizer> optimizer);
 
  protected:
-  /// Sets train_op from the tower.
-  virtual void setup_train_op() = 0;
+  /// Sets train_op from the towers: by default to the update of each.
+  virtual void setup_train_op() { set_train_op(define_update()); }
 
-  /// An op that minimises the cost of one tower.
+  /// An op that minimises the cost of every tower.
   Op define_update();
 
  private:
@@ -36,9 +36,6 @@ class SingleCostTrainer : public TowerTrainer {
 class SimpleTrainer final : public SingleCostTrainer {
  public:
   using SingleCostTrainer::SingleCostTrainer;
-
- protected:
-  void setup_train_op() override { set_train_op(define_update()); }
 };
 
 /// SimpleTrainer that insists on a QueueInput.
@@ -56,9 +53,6 @@ class NoOpTrainer final : public SingleCostTrainer {
  public:
   using SingleCostTrainer::SingleCostTrainer;
   void run_step() override { hooked_sess().run(Op::nothing()); }
-
- protected:
-  void setup_train_op() override { set_train_op(define_update()); }
 };
 
 }  // namespace tensorpack

@@ -243,9 +243,6 @@ TEST(TrainersTest, SmallBucketsGiveTheSameBitsAsLargeOnes) {
     class Trainer final : public SingleCostTrainer {
      public:
       using SingleCostTrainer::SingleCostTrainer;
-
-     protected:
-      void setup_train_op() override { set_train_op(define_update()); }
     };
     return train(Trainer(DataParallel{.devices = Devices::cpu(2), .bucket_bytes = bytes}, kSeeded),
                  cost_of(lenet_with_batch_norm));
