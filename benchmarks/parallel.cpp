@@ -22,9 +22,13 @@ Figure two_towers(const Stopwatch& watch, const std::string& model) {
 }
 
 // Two processes of ours, of one thread each, which count as one side.
-PeerProcess two_ranks(const std::string& model, int64_t bucket_bytes) {
+PeerProcess two_ranks(const std::string& model, int64_t bucket_bytes,
+                      const std::vector<std::string>& network = {}) {
   const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  return PeerProcess({(program / "bench_ranks").string(), model, std::to_string(bucket_bytes)});
+  std::vector<std::string> command = {(program / "bench_ranks").string(), model,
+                                      std::to_string(bucket_bytes)};
+  command.insert(command.end(), network.begin(), network.end());
+  return PeerProcess(command);
 }
 
 Figure against_python_ddp(const Stopwatch& watch, const std::string& model) {
@@ -35,10 +39,10 @@ Figure against_python_ddp(const Stopwatch& watch, const std::string& model) {
   });
 }
 
-Figure overlap(const Stopwatch& watch) {
+Figure overlap(const Stopwatch& watch, const std::vector<std::string>& network = {}) {
   return watch.compare({
-      .ours = two_ranks("wide_mlp", kDefaultBucketBytes),
-      .peer = two_ranks("wide_mlp", int64_t{1} << 40),
+      .ours = two_ranks("wide_mlp", kDefaultBucketBytes, network),
+      .peer = two_ranks("wide_mlp", int64_t{1} << 40, network),
       .peer_name = "all gradients exchanged at the end, at once",
   });
 }
@@ -77,7 +81,11 @@ void add_parallel_benchmarks(Suite& suite) {
     suite.add(std::string("parallel/two_ranks_vs_python_ddp_") + model,
               [model](const Stopwatch& watch) { return against_python_ddp(watch, model); });
   }
-  suite.add("parallel/overlap_vs_none", overlap);
+  // Both directions share the rate: as 10 gigabits each way.
+  suite.add("parallel/overlap_vs_none",
+            [](const Stopwatch& watch) { return overlap(watch, {"20gbit"}); });
+  suite.add("parallel/overlap_vs_none_on_loopback",
+            [](const Stopwatch& watch) { return overlap(watch); });
   suite.add("parallel/empty_step_us", empty_step);
   for (const int64_t kilobytes : {4, 256, 4096, 65536}) {
     suite.add(

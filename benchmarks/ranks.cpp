@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two processes that train a model together, as one side of a benchmark:
-//   bench_ranks <model> <bytes of a bucket>
+//   bench_ranks <model> <bytes of a bucket> [<rate of the network, as tc takes it>]
 // The first answers as PeerProcess expects, the second does the same: `<n>`, the seconds of n
 // steps; `sum <bytes>`, the seconds of a sum of so many bytes over both.
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,6 +32,14 @@ void tell_place(int rank, int port) {
       {"TENSORPACK_MASTER_PORT", port},
   };
   for (const auto& [name, value] : variables) setenv(name, std::to_string(value).c_str(), 1);
+}
+
+// On the loopback a message is a copy by the CPU. With a rate it takes time, as a network does, in
+// which the CPU is free. Returns whether it is permitted.
+bool limit_network(const std::string& rate) {
+  const std::string command =
+      "ip link set lo up && tc qdisc add dev lo root tbf latency 1s burst 1mb rate " + rate;
+  return unshare(CLONE_NEWNET) == 0 && std::system(command.c_str()) == 0;
 }
 
 double seconds_of(const std::function<void()>& work) {
@@ -78,7 +87,11 @@ void serve(const std::string& model, int64_t bucket_bytes, int rank, int port) {
 }  // namespace tensorpack::bench
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  if (argc < 3) return 2;
+  if (argc > 3 && !tensorpack::bench::limit_network(argv[3])) {
+    std::cout << "skip: a network of " << argv[3] << " needs root, ip and tc" << std::endl;
+    return 0;
+  }
   const int port = tensorpack::free_port();
   // Before libtorch has threads.
   const int rank = fork() == 0 ? 1 : 0;

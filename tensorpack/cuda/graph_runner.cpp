@@ -25,12 +25,29 @@ std::vector<at::Tensor> copies_of(const std::vector<at::Tensor>& tensors) {
   return copies;
 }
 
-// What is issued to `after` from now on waits for what was issued to `before`.
-void order(c10::cuda::CUDAStream before, c10::cuda::CUDAStream after) {
-  at::cuda::CUDAEvent event;
-  event.record(before);
-  event.block(after);
-}
+// While it lives, this thread issues to `stream`: after what it had issued to the stream before,
+// and before what it issues to that one again.
+class [[nodiscard]] Detour {
+ public:
+  explicit Detour(c10::cuda::CUDAStream stream)
+      : outer_(c10::cuda::getCurrentCUDAStream()), stream_(stream), guard_(stream) {
+    order(outer_, stream_);
+  }
+  ~Detour() { order(stream_, outer_); }
+  Detour(const Detour&) = delete;
+  Detour& operator=(const Detour&) = delete;
+
+ private:
+  static void order(c10::cuda::CUDAStream before, c10::cuda::CUDAStream after) {
+    at::cuda::CUDAEvent event;
+    event.record(before);
+    event.block(after);
+  }
+
+  c10::cuda::CUDAStream outer_;
+  c10::cuda::CUDAStream stream_;
+  c10::cuda::CUDAStreamGuard guard_;
+};
 
 bool is_same_memory(const at::Tensor& a, const at::Tensor& b) {
   return a.data_ptr() == b.data_ptr() && a.strides() == b.strides();
@@ -40,6 +57,11 @@ bool is_written(const Trace& trace, StorageId storage) {
   return std::any_of(trace.nodes.begin(), trace.nodes.end(), [&](const Node& node) {
     return std::find(node.writes.begin(), node.writes.end(), storage) != node.writes.end();
   });
+}
+
+// Those that wait for the device are not captured anyway.
+bool is_exchange(const std::string& op_name) {
+  return op_name.starts_with("tensorpack::exchange_");
 }
 
 // While it lives, notices operators that wait for the device: those cannot be captured.
@@ -54,7 +76,7 @@ class WaitWatch final : public c10::WarningHandler {
   void process(const c10::Warning& warning) override {
     if (warning.msg().find("synchronizing CUDA operation") == std::string::npos) {
       c10::WarningHandler::process(warning);
-    } else if (culprit_.empty()) {
+    } else if (culprit_.empty() && !is_exchange(program_.current_op())) {
       culprit_ = program_.current_op();
     }
   }
@@ -110,17 +132,11 @@ GraphRunner::GraphRunner(std::string op_name, const Trace& trace,
                        .options = value.options,
                        .is_written = is_written(trace, value.storage)});
   }
-  exchanges_ = std::any_of(trace.nodes.begin(), trace.nodes.end(),
-                           [](const Node& node) { return node.is_collective; });
   if (const auto obstacle = obstacle_to_capture(trace)) give_up(*obstacle);
 }
 
 std::vector<at::Tensor> GraphRunner::run(const std::vector<at::Tensor>& inputs) {
   const c10::cuda::CUDAGuard on_device(space_->device);
-  const Exchange* exchange = current_exchange();
-  if (may_capture_ && exchanges_ && exchange != nullptr && !exchange->is_capturable()) {
-    give_up("towers exchange gradients through the host");
-  }
   if (may_capture_ && !is_warm_) return warm_up(inputs);
   if (may_capture_ && (!capture_ || have_moved(inputs))) {
     place_inputs(inputs);
@@ -133,20 +149,22 @@ std::vector<at::Tensor> GraphRunner::warm_up(const std::vector<at::Tensor>& inpu
   const PhaseLog phase(op_name_, c10::Device(c10::kCUDA, space_->device), "warming up");
   // Memory of the recording is of the other stream: without use from here on.
   c10::cuda::CUDACachingAllocator::emptyCache();
-  const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream();
-  order(stream, space_->stream);
-  std::vector<at::Tensor> values;
-  {
-    const c10::cuda::CUDAStreamGuard on_capture_stream(space_->stream);
-    const WaitWatch watch(program_);
-    values = copies_of(program_.run(inputs));
-    if (!watch.culprit().empty()) give_up(watch.culprit() + " waits for the device");
-  }
-  order(space_->stream, stream);
+  const Detour on_capture_stream(space_->stream);
+  const WaitWatch watch(program_);
+  std::vector<at::Tensor> values = copies_of(run_and_remember(inputs));
+  if (!watch.culprit().empty()) give_up(watch.culprit() + " waits for the device");
   is_warm_ = true;
   // Kept, so that nothing else can come to lie there before the next run.
   for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i].tensor = inputs[i];
   return values;
+}
+
+std::vector<at::Tensor> GraphRunner::run_and_remember(const std::vector<at::Tensor>& inputs) {
+  Exchange* const exchange = current_exchange();
+  if (exchange == nullptr || exchange->is_capturable()) return program_.run(inputs);
+  RememberingExchange remembering(*exchange, averages_);
+  const ExchangeScope bound(&remembering);
+  return program_.run(inputs);
 }
 
 void GraphRunner::place_inputs(const std::vector<at::Tensor>& inputs) {
@@ -173,9 +191,8 @@ void GraphRunner::capture() {
   std::vector<at::Tensor> inputs;
   for (const Input& input : inputs_) inputs.push_back(input.tensor);
   try {
-    capture_.emplace(*space_, generator_);
-    outputs_ = program_.run(inputs);
-    capture_->end();
+    capture_.emplace(*space_, generator_, averages_.empty() ? nullptr : &averages_,
+                     [&] { outputs_ = program_.run(inputs); });
   } catch (const std::exception& error) {
     capture_.reset();
     outputs_.clear();
@@ -185,6 +202,9 @@ void GraphRunner::capture() {
 
 std::vector<at::Tensor> GraphRunner::launch(const std::vector<at::Tensor>& inputs) {
   const at::NoGradGuard no_grad;
+  // Towers that share a device run beside each other.
+  std::optional<Detour> beside_others;
+  if (!averages_.empty()) beside_others.emplace(space_->stream);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs_[i].is_callers) continue;
     inputs_[i].tensor.copy_(inputs[i].detach(), /*non_blocking=*/true);

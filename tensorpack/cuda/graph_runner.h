@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tensorpack/cuda/capture.h"
+#include "tensorpack/cuda/captured_program.h"
 #include "tensorpack/graph/program.h"
 #include "tensorpack/session/program_runner.h"
 
@@ -43,6 +43,7 @@ class GraphRunner final : public ProgramRunner {
   };
 
   std::vector<at::Tensor> warm_up(const std::vector<at::Tensor>& inputs);
+  std::vector<at::Tensor> run_and_remember(const std::vector<at::Tensor>& inputs);
   void place_inputs(const std::vector<at::Tensor>& inputs);
   void capture();
   bool have_moved(const std::vector<at::Tensor>& inputs) const;
@@ -55,8 +56,8 @@ class GraphRunner final : public ProgramRunner {
   Program program_;
   std::vector<Input> inputs_;
   std::vector<at::Tensor> outputs_;  // where the captured work leaves the fetched values
-  std::optional<Capture> capture_;
-  bool exchanges_ = false;  // with other towers
+  std::optional<CapturedProgram> capture_;
+  KnownAverages averages_;  // of exchanges through the host
   bool is_warm_ = false;
   bool may_capture_ = true;
 };

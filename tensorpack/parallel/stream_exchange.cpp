@@ -75,9 +75,8 @@ class StreamExchange final : public TowerGroup {
       for (size_t i = 0; i < given.size(); ++i) {
         here.push_back(given[i].to(sums[i].device(), /*non_blocking=*/true));
       }
-      at::_foreach_add_(sums, here);
+      at::_foreach_add_(sums, here, /*alpha=*/scale_);
     }
-    if (scale_ != 1) at::_foreach_mul_(sums, scale_);
   }
 
   double scale_;

@@ -63,6 +63,13 @@ TEST_F(GpuTowersTest, TheSameRunTwiceGivesTheSameBits) {
   expect_equal(run(), run());
 }
 
+TEST_F(GpuTowersTest, AStepThatExchangesThroughTheHostIsCapturedInPieces) {
+  const std::string log = stdout_of([] {
+    train_on_gpu(SyncMultiGPUTrainerReplicated(two_towers(), {.graph = on_gpu()}), images(4));
+  });
+  EXPECT_THAT(log, testing::Not(testing::HasSubstr("cannot be captured")));
+}
+
 TEST_F(GpuTowersTest, VariablesMayBeKeptOnTheCpu) {
   expect_nearly(train_on_gpu(SimpleTrainer(on_gpu()), images(8)),
                 train_on_gpu(SyncMultiGPUTrainer(two_towers(), on_gpu()), images(4)));

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/distributed/two_hosts.h"
 #include "tests/support/child_process.h"
 
 namespace tensorpack {
@@ -17,14 +18,6 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-
-std::string find_program(const std::string& name) {
-  for (const char* folder : {"/usr/bin/", "/usr/sbin/", "/bin/", "/sbin/", "/usr/local/bin/"}) {
-    const std::string path = folder + name;
-    if (access(path.c_str(), X_OK) == 0) return path;
-  }
-  return "";
-}
 
 /// Expects the command, which starts two ranks, to end well.
 void expect_two_ranks(const std::vector<std::string>& command, const std::string& launcher) {
@@ -67,9 +60,8 @@ TEST(LaunchersTest, Torchrun) {
 TEST(LaunchersTest, Slurm) {
   ChildProcess job({TENSORPACK_WITH_SLURM, "srun", "--overcommit", "-n", "2",
                     TENSORPACK_DISTRIBUTED_WORKER, "basic"});
-  constexpr int kCannotStart = 77;
   const int status = job.wait();
-  if (status == kCannotStart) GTEST_SKIP() << job.output();
+  if (status == kNoSlurm) GTEST_SKIP() << job.output();
   EXPECT_EQ(status, 0);
   EXPECT_THAT(job.output(),
               AllOf(HasSubstr("rank 0 of 2 is done (local 0 of 2, attempt 0, by slurm)"),
@@ -91,65 +83,15 @@ TEST(LaunchersTest, AJobThatLosesARankIsFinishedByARestart) {
                                   HasSubstr("[1] rank 1 of 3 is done (local 1 of 3, attempt 1")));
 }
 
-/// Two network namespaces joined by a cable, each as good as a host of its own.
-class TwoHostsTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (find_program("ip").empty()) GTEST_SKIP() << "ip is not installed (Debian: iproute2)";
-    const std::string why = "network namespaces are not permitted here: they need root";
-    if (!ip("netns add " + a_)) GTEST_SKIP() << why;
-    if (!ip("netns add " + b_) ||
-        !ip(fmt::format("link add tpveth0 netns {} type veth peer name tpveth1 netns {}", a_,
-                        b_))) {
-      GTEST_SKIP() << why;
-    }
-    for (const auto& [host, address, cable] :
-         {std::tuple(a_, "10.77.0.1/24", "tpveth0"), std::tuple(b_, "10.77.0.2/24", "tpveth1")}) {
-      ASSERT_TRUE(ip(fmt::format("-n {} addr add {} dev {}", host, address, cable)));
-      ASSERT_TRUE(ip(fmt::format("-n {} link set lo up", host)));
-      ASSERT_TRUE(ip(fmt::format("-n {} link set {} up", host, cable)));
-    }
-  }
-  void TearDown() override {
-    ip("netns del " + a_);
-    ip("netns del " + b_);
-  }
-
-  static bool ip(const std::string& arguments) {
-    return std::system(("ip " + arguments + " > /dev/null 2>&1").c_str()) == 0;
-  }
-
-  /// Both hosts run one rank of the worker.
-  std::vector<std::string> job(const std::vector<std::string>& arguments) const {
-    std::vector<std::string> command = {TENSORPACK_TP,
-                                        "launch",
-                                        "-H",
-                                        fmt::format("{}:1,{}:1", a_, b_),
-                                        "--rsh",
-                                        "ip netns exec {host} sh -c",
-                                        "--master-address",
-                                        "10.77.0.1",
-                                        "--timeout",
-                                        "6",
-                                        "--",
-                                        TENSORPACK_DISTRIBUTED_WORKER};
-    command.insert(command.end(), arguments.begin(), arguments.end());
-    return command;
-  }
-
-  const std::string a_ = fmt::format("tp{}a", getpid());
-  const std::string b_ = fmt::format("tp{}b", getpid());
-};
-
 TEST_F(TwoHostsTest, RanksMeetAcrossHosts) {
-  ChildProcess ranks(job({"basic"}));
+  ChildProcess ranks(job({TENSORPACK_DISTRIBUTED_WORKER, "basic"}));
   EXPECT_EQ(ranks.wait(), 0);
   EXPECT_THAT(ranks.output(), AllOf(HasSubstr("rank 0 of 2 is done (local 0 of 1"),
                                     HasSubstr("rank 1 of 2 is done (local 0 of 1")));
 }
 
 TEST_F(TwoHostsTest, APulledCableIsAnErrorWithinTheTimeout) {
-  ChildProcess ranks(job({"loop"}));
+  ChildProcess ranks(job({TENSORPACK_DISTRIBUTED_WORKER, "loop"}));
   ASSERT_TRUE(ranks.read_until("rank 0 pid"));
   ASSERT_TRUE(ranks.read_until("rank 1 pid"));
   ASSERT_TRUE(ip(fmt::format("-n {} link set tpveth0 down", a_)));

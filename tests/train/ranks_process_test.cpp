@@ -12,6 +12,7 @@
 #include "tensorpack/checkpoint/checkpoint.h"
 #include "tensorpack/utils/fs.h"
 #include "tests/distributed/ranks.h"
+#include "tests/distributed/two_hosts.h"
 #include "tests/support/child_process.h"
 
 namespace tensorpack {
@@ -124,6 +125,10 @@ const std::vector<Launcher>& launchers() {
          return Words{"/usr/bin/torchrun",  "-r",         "1", "-t", "1", "--nproc_per_node",
                       std::to_string(size), "--no_python"};
        }},
+      {"Slurm", "/usr/bin/srun",
+       [](int size) {
+         return Words{TENSORPACK_WITH_SLURM, "srun", "--overcommit", "-n", std::to_string(size)};
+       }},
   };
   return all;
 }
@@ -138,6 +143,7 @@ TEST_P(LauncherTest, TheSameProgramReachesTheSameWeights) {
       ASSERT_EQ(ended.status, 0) << ended.output;
     }
     const Ended ended = run(GetParam().command(size) + program(launched.path(), {}));
+    if (ended.status == kNoSlurm) GTEST_SKIP() << ended.output;
     ASSERT_EQ(ended.status, 0) << ended.output;
     expect_same_weights(plain.path(), launched.path());
   }
@@ -145,6 +151,16 @@ TEST_P(LauncherTest, TheSameProgramReachesTheSameWeights) {
 
 INSTANTIATE_TEST_SUITE_P(All, LauncherTest, testing::ValuesIn(launchers()),
                          [](const auto& info) { return info.param.name; });
+
+TEST_F(TwoHostsTest, ATrainingReachesTheSameWeightsAcrossHosts) {
+  const TempDir plain, launched;
+  for (const Ended& ended : run_ranks_of(2, plain.path())) {
+    ASSERT_EQ(ended.status, 0) << ended.output;
+  }
+  const Ended ended = run(job(program(launched.path(), {})));
+  ASSERT_EQ(ended.status, 0) << ended.output;
+  expect_same_weights(plain.path(), launched.path());
+}
 
 TEST(RanksProcessTest, ARankThatIsKilledIsNamedByTheOthersAndTheNextRunGoesOnExactly) {
   const TempDir whole, parts;
