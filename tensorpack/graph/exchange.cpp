@@ -5,6 +5,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <map>
+#include <string>
 #include <utility>
 
 #include "tensorpack/graph/call_scope.h"
@@ -43,22 +45,26 @@ auto find_operator(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
 }
 
-// Consecutive tensors of one kind, up to `bytes` if there are several. From the last to the first:
+// Tensors of one type and device, up to `bytes` if there are several. From the last to the first:
 // the backward pass makes the gradients of the last layers first.
 std::vector<std::vector<size_t>> buckets_of(const std::vector<at::Tensor>& tensors, int64_t bytes) {
+  struct Open {
+    size_t bucket = 0;
+    int64_t filled = 0;
+  };
+  std::map<std::pair<c10::ScalarType, std::string>, Open> open;
   std::vector<std::vector<size_t>> buckets;
-  int64_t filled = 0;
   for (size_t i = tensors.size(); i-- > 0;) {
     const at::Tensor& tensor = tensors[i];
     const auto size = static_cast<int64_t>(tensor.nbytes());
-    const bool fits = !buckets.empty() && filled + size <= bytes &&
-                      tensors[buckets.back()[0]].options().type_equal(tensor.options());
-    if (!fits) {
+    const auto [found, is_new] = open.try_emplace({tensor.scalar_type(), tensor.device().str()});
+    Open& place = found->second;
+    if (is_new || place.filled + size > bytes) {
+      place = {.bucket = buckets.size()};
       buckets.emplace_back();
-      filled = 0;
     }
-    buckets.back().push_back(i);
-    filled += size;
+    buckets[place.bucket].push_back(i);
+    place.filled += size;
   }
   return buckets;
 }
@@ -70,6 +76,17 @@ struct Bucket {
   std::vector<at::Tensor> tensors = {};
   std::vector<at::Tensor> averages = {};
 };
+
+// Towers that share variables read all of them until the last gradient is there: nothing may be
+// updated before. So all averages are there only when the last bucket's are.
+Bucket last_of_all(const std::vector<Bucket>& buckets) {
+  Bucket last{.key = buckets.back().key};
+  for (const Bucket& bucket : buckets) {
+    last.tensors.insert(last.tensors.end(), bucket.tensors.begin(), bucket.tensors.end());
+    last.averages.insert(last.averages.end(), bucket.averages.begin(), bucket.averages.end());
+  }
+  return last;
+}
 
 // If m is the average of all towers' m_i, the derivative of all costs with respect to m_i is the
 // average of what each tower's cost says about m.
@@ -110,8 +127,11 @@ std::vector<at::Tensor> average_over_towers(const std::vector<at::Tensor>& tenso
     bucket.averages = begin.call(bucket.tensors, bucket.key, due);
   }
   std::vector<at::Tensor> averages(tensors.size());
+  const bool are_shared = call->options().updates != VariableUpdates::kOwn;
   for (const Bucket& bucket : buckets) {
-    end.call(bucket.averages, bucket.tensors, bucket.key, due);
+    const bool waits_for_all = are_shared && &bucket == &buckets.back();
+    const Bucket& ended = waits_for_all ? last_of_all(buckets) : bucket;
+    end.call(ended.averages, ended.tensors, ended.key, due);
     for (size_t i = 0; i < bucket.indices.size(); ++i) {
       averages[bucket.indices[i]] = bucket.averages[i];
     }

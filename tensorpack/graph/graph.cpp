@@ -56,6 +56,7 @@ OpBody complete(OpBody body, at::Generator generator) {
 Graph::Graph(GraphOptions options)
     : options_(options), seed_(options.seed ? *options.seed : derive_seed(global_seed(), "graph")) {
   options_.device = check_device(options_.device);
+  for (c10::Device& device : options_.variable_devices) device = check_device(device);
   global_step_ = &create_variable("global_step", {},
                                   {.role = VariableRole::kGlobal, .dtype = at::kLong}, at::kCPU);
 }
@@ -159,6 +160,19 @@ Variable& Graph::adopt_variable(const std::string& name, const at::Tensor& tenso
            "there is already a variable '{}'. Adopt the module under another name.", name);
   return variables_.add(
       {.name = tower_prefix + name, .tensor = tensor, .role = role, .tower_prefix = tower_prefix});
+}
+
+c10::Device Graph::place_of_variable(c10::Device device) const {
+  const std::vector<c10::Device>& devices = options_.variable_devices;
+  if (devices.empty()) return device;
+  std::vector<int64_t> elements(devices.size());
+  for (const Variable& variable : variables_.all()) {
+    for (size_t i = 0; i < devices.size(); ++i) {
+      if (variable.tensor.device() == devices[i]) elements[i] += variable.tensor.numel();
+    }
+  }
+  const auto least = std::min_element(elements.begin(), elements.end());
+  return devices[static_cast<size_t>(least - elements.begin())];
 }
 
 Variable& Graph::create_variable(const std::string& name, at::IntArrayRef shape,

@@ -24,9 +24,9 @@ struct GraphOptions {
   std::optional<uint64_t> seed = {};
   /// Of this process: every rank draws random numbers of its own, from the same first values.
   int rank = 0;
-  /// Where variables are kept; on the device of the tower that makes them if empty. Towers
-  /// elsewhere copy them in every run.
-  std::optional<c10::Device> variable_device = {};
+  /// Where variables are kept: each on the one of these that has the fewest elements yet; on the
+  /// device of the tower that makes them if empty. Towers elsewhere copy them in every run.
+  std::vector<c10::Device> variable_devices = {};
   /// Lets layers keep the weights of convolutions in channels_last memory format, which
   /// convolutions and what follows them take over: faster, with the same shapes. Given up for the
   /// whole graph when a model cannot be called that way, as when it uses view() where it would need
@@ -85,6 +85,9 @@ class Graph {
   /// Asked by layers: whether to use channels_last memory format. An op that cannot be built that
   /// way is built again without.
   bool wants_channels_last();
+
+  /// Used by get_variable(): where a variable is kept that a call on `device` makes.
+  c10::Device place_of_variable(c10::Device device) const;
 
   /// Used by get_variable(): makes a variable and gives it its first value, which is the same in
   /// all towers. `tower_prefix` is put before the name of a replica.

@@ -40,8 +40,6 @@ at::Tensor find_or_create(CallScope& call, const std::string& path, at::IntArray
   Graph& graph = call.graph();
   const std::string& prefix = call.options().variable_prefix;
   const c10::Device device = options.device.value_or(call.options().device);
-  const c10::Device home =
-      options.device.value_or(graph.options().variable_device.value_or(device));
   Variable* variable = graph.variables().find(prefix + path);
   if (variable == nullptr) {
     TP_CHECK(reuse != Reuse::kReuse, "get_variable",
@@ -54,6 +52,7 @@ at::Tensor find_or_create(CallScope& call, const std::string& path, at::IntArray
              "tower must create the same variables: do not let names depend on the tower or on "
              "the mode. {}",
              path, did_you_mean(path, graph.variables().names()));
+    const c10::Device home = options.device.value_or(graph.place_of_variable(device));
     variable = &graph.create_variable(path, shape, options, home, prefix);
   }
   TP_CHECK(variable->tensor.sizes() == shape, "get_variable",
@@ -113,7 +112,7 @@ at::Tensor get_scalar_variable(const std::string& name, double first_value, c10:
     variable = &graph.create_variable(
         name, {},
         {.init = init::constant(first_value), .role = VariableRole::kGlobal, .dtype = dtype},
-        graph.options().variable_device.value_or(call.options().device), prefix);
+        graph.place_of_variable(call.options().device), prefix);
   }
   return variable->tensor;
 }

@@ -32,7 +32,7 @@ void apply_gradients_if(const at::Tensor& condition, Optimizer& optimizer,
   // Copies of variables the optimizer did not write are dead code in a recorded program.
   for (Saved& s : saved) {
     if (s.tensor._version() != s.version) {
-      s.tensor.copy_(at::where(condition, s.tensor, s.copy));
+      s.tensor.copy_(at::where(condition.to(s.tensor.device()), s.tensor, s.copy));
     }
   }
 }

@@ -20,9 +20,12 @@ GlobalNormClip::GlobalNormClip(double norm) : norm_(norm) {
 Gradients GlobalNormClip::process(Gradients gradients) {
   if (gradients.empty()) return gradients;
   std::vector<at::Tensor> norms;
-  for (const Gradient& gradient : gradients) norms.push_back(gradient.value.norm());
+  const c10::Device device = gradients[0].value.device();
+  for (const Gradient& gradient : gradients) norms.push_back(gradient.value.norm().to(device));
   const at::Tensor factor = norm_ / at::stack(norms).norm().clamp_min(norm_);
-  for (Gradient& gradient : gradients) gradient.value = gradient.value * factor;
+  for (Gradient& gradient : gradients) {
+    gradient.value = gradient.value * factor.to(gradient.value.device());
+  }
   return gradients;
 }
 

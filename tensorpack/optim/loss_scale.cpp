@@ -27,7 +27,7 @@ at::Tensor LossScaleOptimizer::scale() const {
 
 at::Tensor LossScaleOptimizer::scale_cost(const at::Tensor& cost) {
   has_scaled_ = true;
-  return cost * scale();
+  return cost * scale().to(cost.device());
 }
 
 void LossScaleOptimizer::update(const Gradients& gradients) {
@@ -41,8 +41,8 @@ void LossScaleOptimizer::update(const Gradients& gradients) {
   std::vector<at::Tensor> finite;
   const at::Tensor factor = scale.reciprocal();
   for (const Gradient& gradient : gradients) {
-    unscaled.push_back({gradient.variable, gradient.value * factor});
-    finite.push_back(gradient.value.isfinite().all());
+    unscaled.push_back({gradient.variable, gradient.value * factor.to(gradient.value.device())});
+    finite.push_back(gradient.value.isfinite().all().to(scale.device()));
   }
   const at::Tensor is_good = at::stack(finite).all();
   detail::apply_gradients_if(is_good, *optimizer_, unscaled, is_first_call);

@@ -44,7 +44,8 @@ void MovingAverageOptimizer::update(const Gradients& gradients) {
   const at::Tensor take = step.reciprocal().clamp_min(1 - options_.decay);
   for (const Gradient& gradient : gradients) {
     const at::Tensor& value = gradient.variable->tensor;
-    average_of(graph, *gradient.variable).lerp_(value.detach(), take.to(value.scalar_type()));
+    average_of(graph, *gradient.variable)
+        .lerp_(value.detach(), take.to(value.options().requires_grad(false)));
   }
 }
 

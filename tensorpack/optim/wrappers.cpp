@@ -38,7 +38,7 @@ void AccumGradOptimizer::update(const Gradients& gradients) {
   }
   if (gradients[0].is_local) sums = averaged(std::move(sums), is_due);
   detail::apply_gradients_if(is_due, *optimizer_, sums, is_first_call);
-  for (at::Tensor& slot : slots) slot.masked_fill_(is_due, 0);
+  for (at::Tensor& slot : slots) slot.masked_fill_(is_due.to(slot.device()), 0);
 }
 
 PostProcessOptimizer::PostProcessOptimizer(Owned<Optimizer> optimizer, Function function)

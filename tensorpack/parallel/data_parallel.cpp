@@ -2,7 +2,6 @@
 #include "tensorpack/parallel/data_parallel.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 
 #include "tensorpack/parallel/tower_exchange.h"
@@ -41,10 +40,6 @@ int64_t bucket_bytes(const DataParallel& parallel) {
                                                            : kDefaultBucketBytes);
 }
 
-// Towers that share variables read all of them until the last gradient is there: nothing may be
-// updated before.
-constexpr int64_t kOneBucket = std::numeric_limits<int64_t>::max();
-
 }  // namespace
 
 Devices::Devices(int count) {
@@ -63,12 +58,13 @@ Devices Devices::cpu(int towers) {
 
 void check(const DataParallel& parallel) {
   for (const c10::Device& device : parallel.devices.list()) check_device(device);
-  if (parallel.variable_device) check_device(*parallel.variable_device);
+  for (const c10::Device& device : parallel.variable_devices) check_device(device);
   const bool has_processes = parallel.processes != nullptr && parallel.processes->size() > 1;
-  TP_CHECK(!parallel.variable_device || parallel.mode != ParallelMode::kReplicated, "parallel",
-           "every tower has its variables on its own device, and variable_device is {}. Use "
+  TP_CHECK(parallel.variable_devices.empty() || parallel.mode != ParallelMode::kReplicated,
+           "parallel",
+           "every tower has its variables on its own device, and variable_devices has {}. Use "
            "ParallelMode::kParameterServer, or leave it empty.",
-           parallel.variable_device->str());
+           parallel.variable_devices[0].str());
   TP_CHECK(!has_processes || parallel.mode != ParallelMode::kAsync, "parallel",
            "processes wait for each other, and the towers of this one do not. Use "
            "ParallelMode::kReplicated, or a single process.");
@@ -82,7 +78,7 @@ void check(const DataParallel& parallel) {
 
 GraphOptions with_devices(GraphOptions options, const DataParallel& parallel) {
   if (!parallel.devices.list().empty()) options.device = parallel.devices.list()[0];
-  if (parallel.variable_device) options.variable_device = parallel.variable_device;
+  if (!parallel.variable_devices.empty()) options.variable_devices = parallel.variable_devices;
   if (parallel.processes) options.rank = parallel.processes->rank();
   return options;
 }
@@ -105,7 +101,6 @@ TowerOptions tower_options(const DataParallel& parallel, int index) {
     return options;
   }
   options.shares_variables = !is_first;
-  options.bucket_bytes = kOneBucket;
   options.updates = is_first || parallel.mode == ParallelMode::kAsync ? VariableUpdates::kShared
                                                                       : VariableUpdates::kNone;
   return options;

@@ -54,8 +54,9 @@ struct DataParallel {
   /// Gradients are averaged over all towers and processes, otherwise added up. With kAsync: each
   /// tower's gradients are divided by the number of towers.
   bool average = true;
-  /// kParameterServer and kAsync: where variables are kept; on the first tower's device if empty.
-  std::optional<c10::Device> variable_device = {};
+  /// kParameterServer and kAsync: where variables are kept, each on the device that has the fewest
+  /// elements yet; all on the first tower's device if empty.
+  std::vector<c10::Device> variable_devices = {};
   /// The processes that train together, each with these towers; null for this one alone.
   std::shared_ptr<ProcessGroup> processes = {};
   /// What gradients are cast to between processes.

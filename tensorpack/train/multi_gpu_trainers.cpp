@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/train/multi_gpu_trainers.h"
 
+#include <algorithm>
+
 namespace tensorpack {
 namespace {
 
@@ -8,8 +10,15 @@ namespace {
 constexpr size_t kMostTowersOfGpuServer = 2;
 constexpr size_t kMostAsyncTowersOfGpuServer = 3;
 
-std::optional<c10::Device> server(bool is_on_cpu) {
-  return is_on_cpu ? std::optional<c10::Device>(c10::kCPU) : std::nullopt;
+std::vector<c10::Device> servers(bool is_on_cpu, const std::vector<c10::Device>& towers) {
+  if (is_on_cpu) return {c10::Device(c10::kCPU)};
+  std::vector<c10::Device> devices;
+  for (const c10::Device& device : towers) {
+    if (std::find(devices.begin(), devices.end(), device) == devices.end()) {
+      devices.push_back(device);
+    }
+  }
+  return devices;
 }
 
 bool is_on_cpu(ServerDevice device, size_t towers) {
@@ -22,7 +31,7 @@ DataParallel shared_variables(const Devices& devices, ParallelMode mode, bool av
   return {.devices = devices,
           .mode = mode,
           .average = average,
-          .variable_device = server(is_server_on_cpu)};
+          .variable_devices = servers(is_server_on_cpu, devices.list())};
 }
 
 }  // namespace

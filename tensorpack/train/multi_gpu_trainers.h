@@ -32,7 +32,7 @@ class SyncMultiGPUTrainerReplicated final : public SingleCostTrainer {
 enum class ServerDevice {
   kDefault,  ///< kGpu for up to two towers, kCpu for more
   kCpu,
-  kGpu,  ///< the first tower's device
+  kGpu,  ///< the devices of the towers, each variable where the fewest elements are yet
 };
 
 struct ParameterServerOptions {

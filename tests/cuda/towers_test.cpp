@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include <set>
+
 #include "tests/cuda/device.h"
 #include "tests/distributed/ranks.h"
 #include "tests/support/capture.h"
@@ -73,6 +75,21 @@ TEST_F(GpuTowersTest, AStepThatExchangesThroughTheHostIsCapturedInPieces) {
 TEST_F(GpuTowersTest, VariablesMayBeKeptOnTheCpu) {
   expect_nearly(train_on_gpu(SimpleTrainer(on_gpu()), images(8)),
                 train_on_gpu(SyncMultiGPUTrainer(two_towers(), on_gpu()), images(4)));
+}
+
+TEST_F(GpuTowersTest, VariablesMayBeSpreadOverDevices) {
+  const c10::Device gpu(c10::kCUDA, 0);
+  const DataParallel spread{.devices = two_towers(),
+                            .mode = ParallelMode::kParameterServer,
+                            .variable_devices = {c10::kCPU, gpu}};
+  SimpleTrainer trainer(spread, on_gpu());
+  expect_nearly(train_on_gpu(SimpleTrainer(on_gpu()), images(8)),
+                train_on_gpu(std::move(trainer), images(4)));
+  std::set<c10::DeviceType> types;
+  for (const Variable& variable : trainer.graph().variables().all()) {
+    if (variable.name != "global_step") types.insert(variable.tensor.device().type());
+  }
+  EXPECT_EQ(types.size(), 2U);
 }
 
 TEST_F(GpuTowersTest, TwoProcessesOnOneGpuExchangeThroughTheHost) {

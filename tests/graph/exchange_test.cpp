@@ -73,6 +73,28 @@ TEST(ExchangeTest, WhatNobodyReadsIsExchangedAllTheSame) {
   EXPECT_THAT(exchange.calls, testing::ElementsAre("begin 0", "end 0", "begin 1", "end 1"));
 }
 
+// One that was updated earlier might still be read by another tower.
+TEST(ExchangeTest, SharedVariablesAreUpdatedWhenTheLastBucketIsThere) {
+  Graph graph;
+  const Op op = graph.define(
+      {.name = "step", .inputs = {{"x", {2}}}, .body = [&graph](const Tensors& in) {
+         CallScope call(graph, {.exchanges = true, .updates = VariableUpdates::kShared});
+         // Two types: two buckets.
+         const Tensors averages = average_over_towers({in[0], in[0].to(at::kDouble)});
+         return NamedTensors{{"a", averages[0] + 1}, {"b", averages[1] + 1}};
+       }});
+  Trace trace = record_op(graph, op, {at::ones({2})}).recording.trace;
+  optimize(trace, {"a", "b"});
+  overlap_exchanges(trace);
+  std::vector<std::string> names;
+  for (const Node& node : trace.nodes) {
+    if (node.op_name().find("to_copy") == std::string::npos) names.push_back(node.op_name());
+  }
+  EXPECT_THAT(names, testing::ElementsAre("tensorpack::exchange_begin",
+                                          "tensorpack::exchange_begin", "tensorpack::exchange_end",
+                                          "tensorpack::exchange_end", "aten::add", "aten::add"));
+}
+
 TEST(ExchangeTest, ATowerThatIsAloneRecordsNothing) {
   Graph graph;
   const Op op = define_two_exchanges(graph, false);

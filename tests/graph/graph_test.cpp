@@ -7,6 +7,7 @@
 
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/state_guard.h"
+#include "tensorpack/utils/device.h"
 #include "tests/support/throws.h"
 
 namespace tensorpack {
@@ -58,6 +59,18 @@ TEST(StateGuardTest, ForeignStateCanBeAdded) {
     captured.add_(1);
   }
   EXPECT_EQ(captured[0].item<float>(), 0);
+}
+
+TEST(GraphTest, AVariableIsKeptWhereTheFewestElementsAreYet) {
+  const c10::Device a = c10::kCPU;  // has the step counter from the start
+  const c10::Device b = check_device(c10::kMeta);
+  Graph graph({.variable_devices = {a, b}});
+  std::vector<c10::Device> places;
+  for (const int64_t size : {10, 4, 4, 4, 1, 1}) {
+    places.push_back(graph.place_of_variable(c10::kCPU));
+    graph.create_variable("v" + std::to_string(places.size()), {size}, {}, places.back());
+  }
+  EXPECT_THAT(places, testing::ElementsAre(b, a, a, a, b, b));
 }
 
 TEST(GraphTest, GlobalStepIsThereFromTheStart) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tensorpack/optim/kernels.h"
+#include "tensorpack/optim/kernels/by_device.h"
 #include "tensorpack/optim/kernels/chunks.h"
 
 namespace tensorpack::kernels {
@@ -51,7 +52,10 @@ void adagrad_cpu(TensorList variables, TensorList sums, TensorList gradients, co
 void adagrad_(const std::vector<Tensor>& variables, const std::vector<Tensor>& sums,
               const std::vector<Tensor>& gradients, const Tensor& lr, AdagradNumbers numbers) {
   static const auto op = find_operator<decltype(adagrad_cpu)>("tensorpack::adagrad_");
-  op.call(variables, sums, gradients, lr, numbers.epsilon, numbers.weight_decay);
+  for_each_device(variables, [&](const OnDevice& here) {
+    op.call(here.of(variables), here.of(sums), here.of(gradients), here.of(lr), numbers.epsilon,
+            numbers.weight_decay);
+  });
   bump_versions(variables);
   bump_versions(sums);
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tensorpack/optim/kernels.h"
+#include "tensorpack/optim/kernels/by_device.h"
 #include "tensorpack/optim/kernels/chunks.h"
 
 namespace tensorpack::kernels {
@@ -72,8 +73,11 @@ void adam_(const std::vector<Tensor>& variables, const std::vector<Tensor>& m,
            const std::vector<Tensor>& v, const std::vector<Tensor>& gradients, const Tensor& lr,
            const Tensor& step, AdamNumbers numbers) {
   static const auto op = find_operator<decltype(adam_cpu)>("tensorpack::adam_");
-  op.call(variables, m, v, gradients, lr, step, numbers.beta1, numbers.beta2, numbers.epsilon,
-          numbers.weight_decay, numbers.decoupled);
+  for_each_device(variables, [&](const OnDevice& here) {
+    op.call(here.of(variables), here.of(m), here.of(v), here.of(gradients), here.of(lr),
+            here.of(step), numbers.beta1, numbers.beta2, numbers.epsilon, numbers.weight_decay,
+            numbers.decoupled);
+  });
   bump_versions(variables);
   bump_versions(m);
   bump_versions(v);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tensorpack/optim/kernels.h"
+#include "tensorpack/optim/kernels/by_device.h"
 #include "tensorpack/optim/kernels/chunks.h"
 
 namespace tensorpack::kernels {
@@ -81,8 +82,10 @@ void lamb_(const std::vector<Tensor>& variables, const std::vector<Tensor>& m,
            const std::vector<Tensor>& v, const std::vector<Tensor>& gradients, const Tensor& lr,
            const Tensor& step, LAMBNumbers numbers) {
   static const auto op = find_operator<decltype(lamb_cpu)>("tensorpack::lamb_");
-  op.call(variables, m, v, gradients, lr, step, numbers.beta1, numbers.beta2, numbers.epsilon,
-          numbers.weight_decay);
+  for_each_device(variables, [&](const OnDevice& here) {
+    op.call(here.of(variables), here.of(m), here.of(v), here.of(gradients), here.of(lr),
+            here.of(step), numbers.beta1, numbers.beta2, numbers.epsilon, numbers.weight_decay);
+  });
   for (const auto* written : {&variables, &m, &v}) bump_versions(*written);
 }
 

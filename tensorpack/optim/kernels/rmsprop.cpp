@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tensorpack/optim/kernels.h"
+#include "tensorpack/optim/kernels/by_device.h"
 #include "tensorpack/optim/kernels/chunks.h"
 
 namespace tensorpack::kernels {
@@ -90,8 +91,11 @@ void rmsprop_(const std::vector<Tensor>& variables, const std::vector<Tensor>& s
               const std::vector<Tensor>& means, const std::vector<Tensor>& velocities,
               const std::vector<Tensor>& gradients, const Tensor& lr, RMSPropNumbers numbers) {
   static const auto op = find_operator<decltype(rmsprop_cpu)>("tensorpack::rmsprop_");
-  op.call(variables, squares, means, velocities, gradients, lr, numbers.alpha, numbers.epsilon,
-          numbers.momentum, numbers.weight_decay);
+  for_each_device(variables, [&](const OnDevice& here) {
+    op.call(here.of(variables), here.of(squares), here.of(means), here.of(velocities),
+            here.of(gradients), here.of(lr), numbers.alpha, numbers.epsilon, numbers.momentum,
+            numbers.weight_decay);
+  });
   for (const auto* written : {&variables, &squares, &means, &velocities}) bump_versions(*written);
 }
 

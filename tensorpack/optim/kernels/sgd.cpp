@@ -2,6 +2,7 @@
 #include <torch/library.h>
 
 #include "tensorpack/optim/kernels.h"
+#include "tensorpack/optim/kernels/by_device.h"
 #include "tensorpack/optim/kernels/chunks.h"
 
 namespace tensorpack::kernels {
@@ -72,8 +73,10 @@ void sgd_cpu(TensorList variables, TensorList velocities, TensorList gradients, 
 void sgd_(const std::vector<Tensor>& variables, const std::vector<Tensor>& velocities,
           const std::vector<Tensor>& gradients, const Tensor& lr, MomentumNumbers numbers) {
   static const auto op = find_operator<decltype(sgd_cpu)>("tensorpack::sgd_");
-  op.call(variables, velocities, gradients, lr, numbers.momentum, numbers.nesterov,
-          numbers.weight_decay);
+  for_each_device(variables, [&](const OnDevice& here) {
+    op.call(here.of(variables), here.of(velocities), here.of(gradients), here.of(lr),
+            numbers.momentum, numbers.nesterov, numbers.weight_decay);
+  });
   bump_versions(variables);
   bump_versions(velocities);
 }
