@@ -116,7 +116,8 @@ GraphRunner::GraphRunner(std::string op_name, const Trace& trace,
 }
 
 std::vector<at::Tensor> GraphRunner::run(const std::vector<at::Tensor>& inputs) {
-  const c10::cuda::CUDAGuard on_device(space_->device);
+  // On the device, and back to this stream even if an operator throws beside it.
+  const c10::cuda::CUDAStreamGuard on_stream(c10::cuda::getCurrentCUDAStream(space_->device));
   const Exchange* exchange = current_exchange();
   if (may_capture_ && exchanges_ && exchange != nullptr && !exchange->is_capturable()) {
     give_up("towers exchange gradients through the host");

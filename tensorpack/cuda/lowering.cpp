@@ -10,6 +10,7 @@
 #include "tensorpack/cuda/compile_ahead.h"
 #include "tensorpack/cuda/graph_runner.h"
 #include "tensorpack/cuda/passes/passes.h"
+#include "tensorpack/cuda/side_stream.h"
 #include "tensorpack/cuda/update_kernels.h"
 #include "tensorpack/graph/passes/passes.h"
 #include "tensorpack/graph/phase_log.h"
@@ -54,6 +55,7 @@ class CudaLowering final : public Lowering {
 
 std::unique_ptr<Lowering> make_cuda_lowering(FusionOptions fusion) {
   cuda::link_update_kernels();
+  cuda::link_side_stream();
   return std::make_unique<CudaLowering>(fusion);
 }
 
