@@ -25,6 +25,7 @@ SessionOptions session_options(const GpuTask& task) {
   if (without == "pointwise") options.fusion.pointwise = false;
   if (without == "updates") options.fusion.updates = false;
   if (without == "memsets") options.fusion.memsets = false;
+  if (without == "side_stream") options.fusion.side_stream = false;
   if (without == "fusion") options.fusion = FusionOptions::none();
   return options;
 }
