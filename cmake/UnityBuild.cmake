@@ -1,0 +1,15 @@
+# With TENSORPACK_UNITY, up to twelve files of a folder are compiled as one: most of the time of a file goes into libtorch's headers.
+# Only files of one folder, so that the short names of their own functions rarely meet.
+if(NOT TENSORPACK_UNITY)
+  return()
+endif()
+get_target_property(sources tensorpack SOURCES)
+foreach(source IN LISTS sources)
+  cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" OUTPUT_VARIABLE name)
+  cmake_path(GET name PARENT_PATH folder)
+  string(MAKE_C_IDENTIFIER "${folder}" folder)
+  math(EXPR part "0${files_in_${folder}} / 12")
+  math(EXPR files_in_${folder} "0${files_in_${folder}} + 1")
+  set_source_files_properties("${source}" TARGET_DIRECTORY tensorpack PROPERTIES UNITY_GROUP "${folder}_${part}")
+endforeach()
+set_target_properties(tensorpack PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
