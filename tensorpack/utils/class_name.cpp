@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensorpack/callbacks/class_name.h"
+#include "tensorpack/utils/class_name.h"
 
 #include <cxxabi.h>
 
