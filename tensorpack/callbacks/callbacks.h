@@ -13,8 +13,8 @@
 
 namespace tensorpack {
 
-/// Runs each method over all callbacks, in the order of the list. Exceptions pass through at once
-/// unless a method says otherwise.
+/// Runs each method over all callbacks, in the order of the list. Exceptions pass through at once,
+/// unless a method says otherwise, with the name of the callback (see utils/error_context.h).
 class Callbacks {
  public:
   explicit Callbacks(OwnedList<Callback> callbacks = {}) : callbacks_(std::move(callbacks)) {}

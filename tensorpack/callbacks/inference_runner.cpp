@@ -7,10 +7,11 @@
 
 #include "tensorpack/callbacks/fetch_spec.h"
 #include "tensorpack/distributed/process_group.h"
+#include "tensorpack/graph/check_batch.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/error_context.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/progress_meter.h"
-#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -24,12 +25,6 @@ std::string free_name(const Graph& graph, const std::string& wanted) {
   std::string name = wanted;
   for (int i = 1; is_taken(name); ++i) name = wanted + std::to_string(i);
   return name;
-}
-
-std::string names_of(const std::vector<TensorSpec>& inputs) {
-  std::vector<std::string> names;
-  for (const TensorSpec& input : inputs) names.push_back(input.name);
-  return join(names);
 }
 
 }  // namespace
@@ -86,8 +81,11 @@ void InferenceRunner::check_fetches() {
 void InferenceRunner::before_train() {
   input_.start();
   if (const std::optional<DataPoint> first = input_.next()) {
-    const Feeds fed = feeds(*first);
-    for (const TensorSpec& spec : tower_->op().inputs()) spec.check(fed.at(spec.name));
+    try {
+      check_batch(tower_->op().inputs(), *first);
+    } catch (...) {
+      rethrow_with(fmt::format("in the first datapoint for '{}'", tower_->name()));
+    }
   }
   input_.stop();
 }
@@ -117,13 +115,18 @@ void InferenceRunner::run_pass(const std::function<void(std::vector<at::Tensor>)
   };
   // Read one run late, so that a device has the next one to do meanwhile.
   std::optional<FetchedValues> unread;
-  while (const std::optional<DataPoint> datapoint = input_.next()) {
-    FetchedValues values = trainer().sess().run(tower_->op(), fetches_, feeds(*datapoint));
+  try {
+    while (const std::optional<DataPoint> datapoint = input_.next()) {
+      FetchedValues values = trainer().sess().run(tower_->op(), fetches_, feeds(*datapoint));
+      if (unread) read(*unread);
+      unread = std::move(values);
+      meter.advance();
+    }
     if (unread) read(*unread);
-    unread = std::move(values);
-    meter.advance();
+  } catch (...) {
+    rethrow_with(
+        fmt::format("in datapoint {} of the data for '{}'", meter.done() + 1, tower_->name()));
   }
-  if (unread) read(*unread);
   meter.close();
   input_.stop();
   if (meter.done() == 0) {
@@ -151,10 +154,7 @@ void InferenceRunner::hand_out(const std::vector<at::Tensor>& values) {
 
 Feeds InferenceRunner::feeds(const DataPoint& datapoint) const {
   const std::vector<TensorSpec>& inputs = tower_->op().inputs();
-  TP_CHECK(datapoint.size() == inputs.size(), "InferenceRunner",
-           "a datapoint has {} components, '{}' has {} inputs ({}). Make the dataflow yield one "
-           "tensor per input.",
-           datapoint.size(), tower_->name(), inputs.size(), names_of(inputs));
+  check_batch_size(inputs, datapoint);
   Feeds feeds;
   for (size_t i = 0; i < inputs.size(); ++i) feeds.emplace(inputs[i].name, datapoint[i]);
   return feeds;

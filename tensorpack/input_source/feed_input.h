@@ -23,6 +23,7 @@ class FeedInput final : public InputSource {
   std::optional<DataPoint> next() override;
   int64_t position() const override { return position_; }
   std::optional<int64_t> size() const override { return stream_.size(); }
+  std::string name() const override { return stream_.name(); }
   void stop() override { stopped_ = true; }
 
  private:

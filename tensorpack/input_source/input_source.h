@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "tensorpack/dataflow/dataflow.h"
 
@@ -34,6 +35,9 @@ class InputSource {
 
   /// The source whose batches this one hands on, or this one itself.
   virtual const InputSource& origin() const { return *this; }
+
+  /// For messages: what the data comes from.
+  virtual std::string name() const { return "the input source"; }
 
   /// Ends whatever works ahead. Called after the loop, and by the destructor.
   virtual void stop() {}

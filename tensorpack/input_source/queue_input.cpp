@@ -46,6 +46,7 @@ class QueueInput::Impl {
 
   int64_t position() const { return position_; }
   std::optional<int64_t> size() const { return size_; }
+  std::string name() const { return stream_->name(); }
   int64_t queue_size() const { return producer_ ? static_cast<int64_t>(producer_->size()) : 0; }
 
  private:
@@ -70,6 +71,7 @@ void QueueInput::reset_state(int64_t position) { impl_->start(position); }
 std::optional<DataPoint> QueueInput::next() { return impl_->next(); }
 int64_t QueueInput::position() const { return impl_->position(); }
 std::optional<int64_t> QueueInput::size() const { return impl_->size(); }
+std::string QueueInput::name() const { return impl_->name(); }
 void QueueInput::stop() { impl_->stop(); }
 int64_t QueueInput::queue_size() const { return impl_->queue_size(); }
 

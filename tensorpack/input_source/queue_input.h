@@ -31,6 +31,7 @@ class QueueInput final : public InputSource {
   std::optional<DataPoint> next() override;
   int64_t position() const override;
   std::optional<int64_t> size() const override;
+  std::string name() const override;
 
   /// Waits for the flow to finish the batch it is making, and ends the thread.
   void stop() override;

@@ -42,6 +42,7 @@ class StagingInput final : public InputSource {
   std::optional<int64_t> size() const override;
 
   const InputSource& origin() const override;
+  std::string name() const override { return origin().name(); }
 
   /// Waits for the source to finish the batch it is making, and ends the thread and the source.
   void stop() override;

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "tensorpack/input_source/detail/early_input.h"
 #include "tensorpack/parallel/variable_sync.h"
 #include "tensorpack/utils/device.h"
 #include "tensorpack/utils/error.h"
@@ -15,18 +16,25 @@
 namespace tensorpack {
 namespace {
 
-// Starts the source before training, where an earlier run left it, and ends its threads after it.
+// Starts the source before training, where an earlier run left it, looks at its first batch before
+// there is a step to fail, and ends its threads after training.
 // What is saved is how many batches all processes took: a resumed training may have fewer or more
 // of them.
 class InputSourceCallback final : public Callback {
  public:
-  explicit InputSourceCallback(InputSource& source) : source_(&source) { set_chief_only(false); }
+  InputSourceCallback(detail::EarlyInput& source, const std::vector<TensorSpec>& inputs)
+      : source_(&source), inputs_(&inputs) {
+    set_chief_only(false);
+  }
   void before_train() override {
     if (!position_ && global_step() > 0) {
       log::info("No position of the data was saved: it goes on at batch {}, the global_step.",
                 global_step());
     }
     source_->reset_state(position_ ? *position_ / ranks() : global_step());
+    const LoopState& loop = trainer().loop();
+    const bool has_steps = loop.steps_per_epoch > 0 && loop.starting_epoch <= loop.max_epoch;
+    if (has_steps) source_->check_first_batch(*inputs_);
   }
   void after_train() override { source_->stop(); }
   std::string save_state() const override { return std::to_string(source_->position() * ranks()); }
@@ -41,7 +49,8 @@ class InputSourceCallback final : public Callback {
     return trainer().processes() == nullptr ? 1 : trainer().processes()->size();
   }
 
-  InputSource* source_;
+  detail::EarlyInput* source_;
+  const std::vector<TensorSpec>* inputs_;
   std::optional<int64_t> position_;
 };
 
@@ -122,8 +131,8 @@ void TowerTrainer::setup_tower(std::vector<TensorSpec> inputs, Owned<InputSource
   tower.check_arity(inputs);
   tower_func_ = std::move(tower);
   inputs_ = std::move(inputs);
-  input_ = std::move(input);
-  register_callback(InputSourceCallback(*input_));
+  input_ = std::make_shared<detail::EarlyInput>(std::move(input));
+  register_callback(InputSourceCallback(*input_, inputs_));
   if (parallel_.is_parallel()) register_callback(SyncVariables(parallel_.sync_every_epoch));
 }
 
@@ -138,6 +147,14 @@ Op TowerTrainer::define(const std::string& name, TowerBody body) {
   }
   if (!parallel_.is_parallel()) return ops[0];
   return Op::parallel(name, std::move(ops), make_exchange(parallel_));
+}
+
+const InputSource& TowerTrainer::input() const { return *input_; }
+
+std::string TowerTrainer::place_of_step() const {
+  if (!input_) return Trainer::place_of_step();
+  return fmt::format("in a training step (batches of the training data taken so far: {})",
+                     input_->position());
 }
 
 TowerHandle TowerTrainer::define_tower_op(const std::string& name, const TowerBody& body,

@@ -146,7 +146,7 @@ TEST_F(InferenceRunnerTest, WrongNumberOfComponentsIsAnErrorBeforeTheFirstStep) 
         train({FromList({{at::zeros({2})}}), {ClassificationError()}});
       },
       ThrowsMessage<Error>(
-          HasSubstr("a datapoint has 1 components, 'InferenceTower' has 2 inputs (x, label)")));
+          HasSubstr("a datapoint has 1 components, the input signature has 2 (x, label)")));
   EXPECT_EQ(trainer_.global_step(), 0);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/input_source/detail/flow_stream.h"
 
+#include "tensorpack/utils/class_name.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack::detail {
@@ -23,6 +24,11 @@ void FlowStream::seek(int64_t position) {
 std::optional<DataPoint> FlowStream::next() {
   if (peeked_) return std::exchange(peeked_, std::nullopt);
   return infinite_ ? next_of_any_pass() : flow_->next();
+}
+
+std::string FlowStream::name() const {
+  const DataFlow& flow = *flow_;
+  return fmt::format("{}({})", where_, class_name(typeid(flow)));
 }
 
 void FlowStream::start_pass(int64_t pass) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "tensorpack/dataflow/dataflow.h"
 
 namespace tensorpack::detail {
@@ -21,6 +23,9 @@ class FlowStream {
   std::optional<DataPoint> next();
 
   std::optional<int64_t> size() const { return flow_->size(); }
+
+  /// The source and the last stage of the flow: "QueueInput(Batch)".
+  std::string name() const;
 
  private:
   void start_pass(int64_t pass);
