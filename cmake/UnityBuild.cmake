@@ -3,9 +3,14 @@
 if(NOT TENSORPACK_UNITY)
   return()
 endif()
+# They call different things by the same name.
+set(compiled_alone "^cuda/[a-z_]+.cpp|^cuda/kernels/|^cuda/passes/fuse_bias_relu.cpp")
 get_target_property(sources tensorpack SOURCES)
 foreach(source IN LISTS sources)
   cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" OUTPUT_VARIABLE name)
+  if(name MATCHES "${compiled_alone}")
+    continue()  # what is in no group is a group of its own
+  endif()
   cmake_path(GET name PARENT_PATH folder)
   string(MAKE_C_IDENTIFIER "${folder}" folder)
   math(EXPR part "0${files_in_${folder}} / 12")
