@@ -31,15 +31,19 @@ nanoseconds now() {
   return std::chrono::seconds(time.tv_sec) + nanoseconds(time.tv_nsec);
 }
 
-// How long this thread was ready to run while others had the core; nullopt if the system does not
-// tell.
-std::optional<nanoseconds> time_waited_for_a_core() {
+struct ThreadTimes {
+  nanoseconds on_core{0};
+  nanoseconds waited{0};  // ready to run, while others had the core
+};
+
+// Of this thread, since it began; nullopt if the system does not tell.
+std::optional<ThreadTimes> thread_times() {
   std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/thread-self/schedstat", "r"),
                                              &std::fclose);
   unsigned long long on_core = 0;
-  unsigned long long waiting = 0;
-  if (!file || std::fscanf(file.get(), "%llu %llu", &on_core, &waiting) != 2) return std::nullopt;
-  return nanoseconds(waiting);
+  unsigned long long waited = 0;
+  if (!file || std::fscanf(file.get(), "%llu %llu", &on_core, &waited) != 2) return std::nullopt;
+  return ThreadTimes{nanoseconds(on_core), nanoseconds(waited)};
 }
 
 using RunTeam = void (*)(void (*)(void*), void*, unsigned, unsigned);
@@ -87,35 +91,35 @@ PassiveWaiting::~PassiveWaiting() = default;
 SharedMachine::SharedMachine()
     : is_watched_(!env("OMP_WAIT_POLICY") && !env("GOMP_SPINCOUNT") && gcc_openmp() != nullptr),
       last_look_(now()) {
-  const auto waited = time_waited_for_a_core();
-  is_watched_ &= waited.has_value();
-  last_delay_ = waited.value_or(nanoseconds(0));
+  if (is_watched_) measure();  // the first step takes longer than any other
 }
 
 SharedMachine::~SharedMachine() = default;
 
 void SharedMachine::look() {
-  if (!is_watched_) return;
-  const nanoseconds passed = now() - last_look_;
-  if (passed >= kBetweenLooks) measure(passed);
+  if (!is_watched_ || now() - last_look_ < kBetweenLooks) return;
+  last_look_ = now();
+  measure();
 }
 
-void SharedMachine::measure(nanoseconds passed) {
-  const nanoseconds delay = time_waited_for_a_core().value_or(last_delay_);
-  const double share =
-      static_cast<double>((delay - last_delay_).count()) / static_cast<double>(passed.count());
-  last_look_ += passed;
-  last_delay_ = delay;
+void SharedMachine::measure() {
+  const std::optional<ThreadTimes> times = thread_times();
+  if (!times) return;
+  const double waited = static_cast<double>((times->waited - waited_).count());
+  const double on_core = static_cast<double>((times->on_core - on_core_).count());
+  on_core_ = times->on_core;
+  waited_ = times->waited;
+  const double share = waited / std::max(1.0, waited + on_core);
   const bool wants_passive =
       at::get_num_threads() > 1 && detail::should_wait_passively(share, waits_passively());
   if (wants_passive == waits_passively()) return;
   passive_ = wants_passive ? std::make_unique<PassiveWaiting>() : nullptr;
   if (!std::exchange(is_told_, true)) {
     log::info(
-        "Other programs keep the cores busy: training waited for one {:.0f} % of the last {:.0f} "
-        "s. While that lasts, OpenMP's threads sleep when they wait for each other. Set "
-        "OMP_NUM_THREADS to leave cores to the others.",
-        100 * share, std::chrono::duration<double>(passed).count());
+        "Other programs keep the cores busy: training waited for one {:.0f} % of the time. While "
+        "that lasts, OpenMP's threads sleep when they wait for each other. Set OMP_NUM_THREADS to "
+        "leave cores to the others.",
+        100 * share);
   } else {
     log::debug("Training waited for a core {:.0f} % of the time: OpenMP's threads {}.", 100 * share,
                wants_passive ? "sleep when they wait" : "spin when they wait");

@@ -28,9 +28,9 @@ class [[nodiscard]] PassiveWaiting {
   std::unique_ptr<Team> team_;
 };
 
-/// Looks now and then how long the calling thread had to wait for a core, and has OpenMP's threads
-/// wait passively while that is long. Leaves them alone if OMP_WAIT_POLICY or GOMP_SPINCOUNT is
-/// set. For use by one thread.
+/// Looks, when it is made and now and then, how long the calling thread had to wait for a core, and
+/// has OpenMP's threads wait passively while that is long. Leaves them alone if OMP_WAIT_POLICY or
+/// GOMP_SPINCOUNT is set. For use by one thread.
 class SharedMachine {
  public:
   SharedMachine();
@@ -43,19 +43,20 @@ class SharedMachine {
   bool waits_passively() const { return passive_ != nullptr; }
 
  private:
-  void measure(std::chrono::nanoseconds passed);
+  void measure();
 
   bool is_watched_;
   bool is_told_ = false;
   std::chrono::nanoseconds last_look_{0};
-  std::chrono::nanoseconds last_delay_{0};
+  std::chrono::nanoseconds on_core_{0};  // of this thread, at the last look
+  std::chrono::nanoseconds waited_{0};   // for a core
   std::unique_ptr<PassiveWaiting> passive_;
 };
 
 namespace detail {
 
-/// Whether threads should wait passively, given which part of its time the training thread waited
-/// for a core and whether they do now.
+/// Whether threads should wait passively, given for which part of the time in which it could have
+/// run the training thread waited for a core, and whether they do now.
 bool should_wait_passively(double share_waited, bool is_passive);
 
 }  // namespace detail
