@@ -115,7 +115,7 @@ std::map<std::string, std::string> Callbacks::save_states() const {
   return states;
 }
 
-void Callbacks::load_states(const std::map<std::string, std::string>& states) {
+void Callbacks::load_states(const std::map<std::string, std::string>& states, bool has_all) {
   std::vector<std::string> without_state, without_callback;
   const auto by_key = by_state_key(callbacks_);
   for (const auto& [key, callback] : by_key) {
@@ -127,7 +127,7 @@ void Callbacks::load_states(const std::map<std::string, std::string>& states) {
     }
   }
   for (const auto& [key, state] : states) {
-    if (!key.starts_with(kStatePrefix) || by_key.contains(key)) continue;
+    if (!has_all || !key.starts_with(kStatePrefix) || by_key.contains(key)) continue;
     without_callback.push_back(key.substr(kStatePrefix.size()));
   }
   if (!without_state.empty()) {

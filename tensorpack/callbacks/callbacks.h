@@ -43,8 +43,9 @@ class Callbacks {
 
   /// Hands each callback what save_states() had of it; other entries are ignored. States that no
   /// callback takes, and callbacks without theirs, are told in the log. Throws Error that names the
-  /// callback when a state is damaged.
-  void load_states(const std::map<std::string, std::string>& states);
+  /// callback when a state is damaged. Unless the list `has_all` callbacks that there were, states
+  /// that none takes are left to the process that has them.
+  void load_states(const std::map<std::string, std::string>& states, bool has_all = true);
 
  private:
   void after_triggers();

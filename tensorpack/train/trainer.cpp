@@ -154,7 +154,7 @@ void Trainer::initialize(SessionOptions options, Owned<SessionInit> init) {
 }
 
 void Trainer::restore(SessionInit* init) {
-  std::optional<CallbackStates> states;
+  std::optional<StateTexts> states;
   if (init != nullptr && is_chief_) {
     init->init(*graph_);
     states = init->callback_states();
@@ -163,13 +163,13 @@ void Trainer::restore(SessionInit* init) {
   }
   if (processes_) {
     broadcast_variables(*graph_, model_variables_, *processes_);
-    states = share_of_chief(states.value_or(CallbackStates()), *processes_);
+    states = share_of_chief(states.value_or(StateTexts()), *processes_);
     if (states->empty()) states.reset();
     if (states && !is_chief_) {
       restore_generators_of_rank(*graph_, *states, processes_->rank());
     }
   }
-  if (states) callbacks_.load_states(*states);
+  if (states) callbacks_.load_states(*states, /*has_all=*/is_chief_);
 }
 
 void Trainer::check_same_graph() {
@@ -192,7 +192,7 @@ void Trainer::agree_on_loop() {
                    fmt::format("max_epoch = {}", loop_.max_epoch)},
                   "Set .steps_per_epoch and .max_epoch to the same values in all processes; where "
                   "they follow from the amount of data, give all processes the same amount.");
-  const RankStates start = share_of_chief({{"epoch", std::to_string(loop_.starting_epoch)},
+  const StateTexts start = share_of_chief({{"epoch", std::to_string(loop_.starting_epoch)},
                                            {"step", std::to_string(loop_.starting_step)}},
                                           *processes_);
   loop_.starting_epoch = *parse_integer(start.at("epoch"));
