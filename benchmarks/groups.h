@@ -6,10 +6,12 @@
 
 namespace tensorpack::bench {
 
+void add_checkpoint_benchmarks(Suite& suite);
 void add_engine_benchmarks(Suite& suite);
 void add_models_benchmarks(Suite& suite);
 void add_optim_benchmarks(Suite& suite);
 void add_parallel_benchmarks(Suite& suite);
+void add_predict_benchmarks(Suite& suite);
 void add_trainer_benchmarks(Suite& suite);
 void add_utils_benchmarks(Suite& suite);
 

@@ -33,6 +33,8 @@ int run(int argc, char** argv) {
   add_models_benchmarks(suite);
   add_optim_benchmarks(suite);
   add_parallel_benchmarks(suite);
+  add_checkpoint_benchmarks(suite);
+  add_predict_benchmarks(suite);
 
   if (list) {
     for (const auto& name : suite.names()) fmt::print("{}\n", name);
