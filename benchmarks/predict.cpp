@@ -10,6 +10,8 @@
 #include "tensorpack/callbacks/inference_runner.h"
 #include "tensorpack/callbacks/inference_stats.h"
 #include "tensorpack/dataflow/from_list.h"
+#include "tensorpack/graph/call_scope.h"
+#include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/models/fully_connected.h"
 #include "tensorpack/predict/async_predictor.h"
 #include "tensorpack/predict/offline_predictor.h"
