@@ -35,7 +35,7 @@ class Evaluation final : public TowerTrainer {
   explicit Evaluation(const at::Tensor& batch) {
     const auto tower = [](const at::Tensor& x) { named("mean", mlp(x).mean()); };
     setup_tower({{"x", {-1, kFeatures}}}, FeedInput(FromList({{batch}})), tower);
-    set_train_op(Op::nothing());
+    set_train_op(define("step", {}));  // where the variables are made
   }
 };
 
