@@ -63,19 +63,25 @@ void ModelSaver::gather_and_save() {
   generators_.clear();
 }
 
-Checkpoint ModelSaver::take_checkpoint() const {
+Checkpoint take_checkpoint(TrainerBase& trainer) {
   Checkpoint checkpoint{
-      .global_step = global_step(),
-      .epoch_num = epoch_num(),
-      .extra = generators_.empty() ? save_generators(graph()) : generators_,
+      .global_step = trainer.global_step(),
+      .epoch_num = trainer.epoch_num(),
+      .extra = save_generators(trainer.graph()),
   };
-  checkpoint.extra.merge(trainer().callback_states());
-  if (in_epoch_) checkpoint.extra.emplace(kStepsDoneInEpoch, std::to_string(local_step() + 1));
-  for (const Variable& variable : graph().variables().all()) {
+  checkpoint.extra.merge(trainer.callback_states());
+  for (const Variable& variable : trainer.graph().variables().all()) {
     if (!variable.is_saved()) continue;
     checkpoint.variables.emplace(variable.name, variable.tensor.detach());
     if (variable.role == VariableRole::kGlobal) checkpoint.training_only.insert(variable.name);
   }
+  return checkpoint;
+}
+
+Checkpoint ModelSaver::take_checkpoint() const {
+  Checkpoint checkpoint = tensorpack::take_checkpoint(trainer());
+  for (const auto& [name, state] : generators_) checkpoint.extra[name] = state;
+  if (in_epoch_) checkpoint.extra.emplace(kStepsDoneInEpoch, std::to_string(local_step() + 1));
   return checkpoint;
 }
 

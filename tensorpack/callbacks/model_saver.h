@@ -14,6 +14,10 @@ namespace tensorpack {
 /// made. Absent when the epoch was complete.
 inline constexpr const char* kStepsDoneInEpoch = "steps_done_in_epoch";
 
+/// All that a training has to save, as it is now: variables, step, epoch, and the states of random
+/// number generators and callbacks.
+Checkpoint take_checkpoint(TrainerBase& trainer);
+
 struct ModelSaverOptions {
   /// How many of the last checkpoints are kept; 0 keeps all.
   int64_t max_to_keep = 10;
@@ -59,7 +63,7 @@ class ModelSaver final : public Callback {
   void gather_and_save();
   void save();
   void write();
-  Checkpoint take_checkpoint() const;
+  Checkpoint take_checkpoint() const;  // of all processes, and within an epoch
 
   ModelSaverOptions options_;
   std::filesystem::path dir_;

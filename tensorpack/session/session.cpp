@@ -9,6 +9,7 @@
 #include "tensorpack/graph/exchange.h"
 #include "tensorpack/graph/record_op.h"
 #include "tensorpack/graph/state_guard.h"
+#include "tensorpack/session/run_activity.h"
 #include "tensorpack/utils/cpu_allocator.h"
 #include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
@@ -175,6 +176,7 @@ void Session::run_member(const Op& op, Run& run) {
 void Session::run_program(const Op& op, Run& run) {
   Part part = make_part(op, run);
   prepare(part);
+  const RunActivity activity(RunPhase::kRunning, op);
   execute(part, nullptr, 0);
   part.hand_over(run);
 }
@@ -185,6 +187,7 @@ void Session::run_parallel(const Op& op, Run& run) {
   std::vector<Part> parts;
   for (const Op& member : op.state().members) parts.push_back(make_part(member, run));
   for (Part& part : parts) prepare(part);
+  const RunActivity activity(RunPhase::kRunning, op);
   ExchangeGroup* group = op.state().exchange.get();
   if (group != nullptr) group->start();
   WorkerTeam& team = team_of(op);
@@ -227,6 +230,7 @@ Session::Part Session::make_part(const Op& op, Run& run) {
 }
 
 void Session::prepare(Part& part) {
+  const RunActivity activity(RunPhase::kPreparing, part.op);
   with_advice_on_memory(
       part.op, [&] { part.prepared = &executor_->prepare(part.op, part.inputs, part.fetches); });
 }
@@ -256,6 +260,7 @@ std::vector<at::Tensor> Session::bind_inputs(const Op& op, const Feeds& feeds) c
     TP_CHECK(op.state().feeder != nullptr, "run '" + op.name() + "'",
              "only {} of {} inputs were fed and the op has no input source. Feed: {}.", fed,
              specs.size(), join(input_names(op), ", "));
+    const RunActivity activity(RunPhase::kInput, op);
     std::optional<std::vector<at::Tensor>> batch = op.state().feeder();
     if (!batch) throw EndOfData("The input source has no more data.");
     inputs = std::move(*batch);
