@@ -1,22 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/callbacks/run_monitors.h"
 
+#include "tensorpack/callbacks/first_program.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 
 namespace tensorpack {
-namespace {
-
-// What the first tower runs; an empty op when nothing is recorded.
-Op first_program(const Op& op) {
-  if (!op || op.state().kind == Op::State::Kind::kProgram) return op;
-  for (const Op& member : op.state().members) {
-    if (Op found = first_program(member)) return found;
-  }
-  return {};
-}
-
-}  // namespace
 
 void RunMonitors::before_train() {
   tell(&MonitorBase::before_train);
