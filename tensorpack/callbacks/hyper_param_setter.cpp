@@ -47,10 +47,10 @@ void HyperParamSetter::trigger() {
 void HyperParamSetter::set(double value) {
   if (last_set_ == value) return;
   if (last_told_ != epoch_num()) {
-    const double old = last_set_.value_or(param().get_value());
+    const std::string old = fmt::format("{:.6g}", last_set_ ? *last_set_ : param().get_value());
+    const std::string text = fmt::format("{:.6g}", value);  // variables are floats
     log::info("{}: {} {}", name(), param().readable_name(),
-              old == value ? fmt::format("is {:.6g}.", value)
-                           : fmt::format("changes from {:.6g} to {:.6g}.", old, value));
+              old == text ? "is " + text + "." : "changes from " + old + " to " + text + ".");
     last_told_ = epoch_num();
   }
   param().set_value(value);
