@@ -66,6 +66,18 @@ TEST_F(ExamplesTest, TwoOptimizersLearnToClassify) {
   EXPECT_LT(history("cost").back(), history("cost").front());
 }
 
+TEST_F(ExamplesTest, WhatIsWatchedIsWritten) {
+  const std::string output =
+      run("watch_and_steer", {"--epochs", "2", "--steps", "100", "--logdir", logdir_});
+  if (skipped_) GTEST_SKIP() << "the examples are not built";
+  EXPECT_GT(history("validation_accuracy").back(), 0.65);
+  EXPECT_EQ(history("activation-summary/conv1-rms").size(), 2u);
+  EXPECT_THAT(output, testing::HasSubstr("| epoch | validation_accuracy |"));
+  EXPECT_THAT(output, testing::HasSubstr("Profile of a step at global_step 10"));
+  EXPECT_TRUE(fs::exists(fs::path(logdir_) / "max-validation_accuracy.safetensors"));
+  EXPECT_TRUE(fs::exists(fs::path(logdir_) / "stats.csv"));
+}
+
 TEST_F(ExamplesTest, EvolutionLearnsToBalance) {
   run("evolution", {"--epochs", "6", "--logdir", logdir_});
   if (skipped_) GTEST_SKIP() << "the examples are not built";
