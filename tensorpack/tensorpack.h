@@ -59,6 +59,7 @@
 #include "tensorpack/models/symbolic.h"
 #include "tensorpack/models/upsample.h"
 #include "tensorpack/monitors/json_writer.h"
+#include "tensorpack/monitors/report.h"
 #include "tensorpack/monitors/scalar_printer.h"
 #include "tensorpack/optim/adagrad.h"
 #include "tensorpack/optim/adam.h"

@@ -18,6 +18,7 @@ class RunMonitors final : public Callback {
 
  private:
   void put_graph() const;
+  void put_setup() const;
   void tell(void (MonitorBase::*event)(const LoopState&)) const {
     for (MonitorBase& monitor : trainer().monitors().all()) (monitor.*event)(trainer().loop());
   }

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "tensorpack/monitors/histogram.h"
 #include "tensorpack/monitors/image.h"
@@ -11,6 +12,8 @@
 
 namespace tensorpack {
 
+struct LayerTime;
+struct RunSetup;
 struct Trace;
 
 /// What a run was started with, as texts: {"batch", "64"}.
@@ -42,6 +45,10 @@ class MonitorBase {
   virtual bool wants_graph() const { return false; }
   /// What a step does, once, after before_train(); see graph/dump.h for ways to look at it.
   virtual void process_graph(const Trace&, const LoopState&) {}
+  /// What is trained and how, once, after process_graph().
+  virtual void process_setup(const RunSetup&, const LoopState&) {}
+  /// Where the time of a step goes, when somebody has measured it.
+  virtual void process_profile(const std::vector<LayerTime>&, const LoopState&) {}
 
   virtual void before_train(const LoopState&) {}
   virtual void trigger_step(const LoopState&) {}

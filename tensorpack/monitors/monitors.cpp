@@ -60,6 +60,14 @@ void Monitors::put_graph(const Trace& trace) {
   }
 }
 
+void Monitors::put_setup(const RunSetup& setup) {
+  for (MonitorBase& monitor : monitors_) monitor.process_setup(setup, loop_);
+}
+
+void Monitors::put_profile(const std::vector<LayerTime>& layers) {
+  for (MonitorBase& monitor : monitors_) monitor.process_profile(layers, loop_);
+}
+
 double Monitors::get_latest(const std::string& name) const {
   return get_history(name).back().second;
 }

@@ -29,6 +29,8 @@ class Monitors {
   void put_hyper_params(const HyperParams& params);
   bool wants_graph() const;
   void put_graph(const Trace& trace);
+  void put_setup(const RunSetup& setup);
+  void put_profile(const std::vector<LayerTime>& layers);
 
   /// Claims a name for what `owner` will report under it; throws an Error when another has it.
   void claim(const std::string& name, const std::string& owner);

@@ -9,6 +9,7 @@
 #include "tensorpack/callbacks/step_counter.h"
 #include "tensorpack/callbacks/stop_at_nan.h"
 #include "tensorpack/monitors/json_writer.h"
+#include "tensorpack/monitors/report.h"
 #include "tensorpack/monitors/scalar_printer.h"
 #include "tensorpack/parallel/agreement.h"
 #include "tensorpack/parallel/graph_lines.h"
@@ -58,7 +59,7 @@ OwnedList<Callback> default_callbacks() {
   return {StopAtNaN(), ProgressBar(), MergeAllSummaries()};
 }
 
-OwnedList<MonitorBase> default_monitors() { return {JSONWriter(), ScalarPrinter()}; }
+OwnedList<MonitorBase> default_monitors() { return {JSONWriter(), ScalarPrinter(), Report()}; }
 
 Trainer::Trainer(std::shared_ptr<Graph> graph) {
   TP_CHECK(graph != nullptr, "Trainer", "the graph is null. Pass one, or nothing.");

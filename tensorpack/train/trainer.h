@@ -43,7 +43,7 @@ struct TrainOptions {
 
 /// Stop when the cost is not finite, show progress, report moving averages.
 OwnedList<Callback> default_callbacks();
-/// Write stats.json, print scalars.
+/// Write stats.json and report.html, print scalars.
 OwnedList<MonitorBase> default_monitors();
 
 /// Base of all trainers. It assumes nothing but the loop: say what an iteration is by setting

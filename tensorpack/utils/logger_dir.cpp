@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <mutex>
@@ -181,13 +180,6 @@ fs::path settle(const fs::path& dir, LogDirAction action) {
                        dir.string(), kActionVariable);
   }
   return dir;
-}
-
-std::vector<std::string> command_line() {
-  std::vector<std::string> words;
-  std::ifstream file("/proc/self/cmdline");
-  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
-  return words;
 }
 
 void open_log(const fs::path& dir) {
