@@ -5,12 +5,14 @@
 #include <exception>
 
 #include "programs/tp/launch.h"
+#include "programs/tp/watch.h"
 
 int main(int argc, char** argv) {
   CLI::App app("Tools for programs that train with Tensorpack.", "tp");
   app.require_subcommand(1);
   int status = 0;
   tensorpack::add_launch(app, status);
+  tensorpack::add_watch(app, status);
   CLI11_PARSE(app, argc, argv);
   return status;
 }
