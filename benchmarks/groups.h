@@ -10,6 +10,7 @@ void add_engine_benchmarks(Suite& suite);
 void add_models_benchmarks(Suite& suite);
 void add_optim_benchmarks(Suite& suite);
 void add_parallel_benchmarks(Suite& suite);
+void add_report_benchmarks(Suite& suite);
 void add_trainer_benchmarks(Suite& suite);
 void add_utils_benchmarks(Suite& suite);
 

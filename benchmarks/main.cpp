@@ -33,6 +33,7 @@ int run(int argc, char** argv) {
   add_models_benchmarks(suite);
   add_optim_benchmarks(suite);
   add_parallel_benchmarks(suite);
+  add_report_benchmarks(suite);
 
   if (list) {
     for (const auto& name : suite.names()) fmt::print("{}\n", name);
