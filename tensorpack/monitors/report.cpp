@@ -148,6 +148,7 @@ void Report::process_setup(const RunSetup& setup, const LoopState&) {
   data_.configuration.insert(data_.configuration.end(), setup.settings.begin(),
                              setup.settings.end());
   report::complete_layers(data_.layers, setup);
+  is_changed_ = true;  // so that there is a report from the first step on
 }
 
 void Report::process_graph(const Trace& trace, const LoopState&) {

@@ -278,6 +278,18 @@ TEST_F(ReportTest, ACheckpointFindsTheNumbersThatBelongToIt) {
   EXPECT_THAT(points(data(), "cost"), ElementsAre(Pair(5, 1)));
 }
 
+TEST_F(ReportTest, IsThereFromTheFirstStepOn) {
+  Report report({.path = path_});
+  loop_.steps_per_epoch = 9;
+  report.before_train(loop_);
+  VariableStore variables;
+  report.process_setup({.variables = variables, .settings = {{"Device", "cpu"}}}, loop_);
+  loop_.local_step = 0;
+  report.trigger_step(loop_);
+  EXPECT_EQ(data()["progress"]["state"], "running");
+  EXPECT_EQ(data()["configuration"], json::array({{"Device", "cpu"}}));
+}
+
 TEST_F(ReportTest, ATrainingThatEndsEarlySaysSo) {
   Report report = make_report();
   loop_ = {.epoch_num = 2, .local_step = 0, .global_step = 3, .steps_per_epoch = 2, .max_epoch = 5};

@@ -19,7 +19,7 @@ function updateHead() {
 function describeProgress(progress) {
   const epoch = progress.max_epoch < 9999999 ? `epoch ${progress.epoch} of ${progress.max_epoch}` : `epoch ${progress.epoch}`;
   const written = new Date(progress.written * 1000).toLocaleString();
-  const end = {running: 'running,', finished: 'finished', stopped: 'ended early'}[progress.state];
+  const end = {running: 'running, as of', finished: 'finished', stopped: 'ended early'}[progress.state];
   return `${epoch} \u00B7 step ${progress.step.toLocaleString('en')} \u00B7 ${end} ${written}`;
 }
 
@@ -33,12 +33,12 @@ function updateSections() {
   markSection();
 }
 
-// Which section is being read: the last that begins above the upper third.
+// Which section is being read: the last that begins near the top.
 function markSection() {
   const links = [...byId('sections').children];
   let current = links[0];
   for (const link of scrollY < 20 ? [] : links) {
-    if (byId(link.hash.slice(1)).getBoundingClientRect().top < innerHeight / 3) current = link;
+    if (byId(link.hash.slice(1)).getBoundingClientRect().top < 160) current = link;
   }
   for (const link of links) {
     if (link === current) link.setAttribute('aria-current', 'true'); else link.removeAttribute('aria-current');
@@ -114,8 +114,7 @@ async function poll() {
       run.version = version;
       isNew = true;
     }
-    if (isNew) update();
-    else if (state.runs.length === 1 && state.runs[0].data) updateHead();
+    if (isNew) update(); else updateHead();
   } catch (error) {
     byId('status').textContent = 'The server does not answer. What is shown may be old.';
   }

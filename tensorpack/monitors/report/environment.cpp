@@ -47,6 +47,14 @@ std::string memory() {
   return humanize_bytes(bytes);
 }
 
+std::string compiler() {
+#ifdef __clang__
+  return __VERSION__;  // names itself
+#else
+  return "GCC " __VERSION__;
+#endif
+}
+
 bool is_flag(const std::string& word) {
   const bool is_number = word.size() > 1 && (std::isdigit(word[1]) != 0 || word[1] == '.');
   return word.size() > 1 && word[0] == '-' && !is_number;
@@ -70,7 +78,7 @@ Facts environment_facts() {
       {"GPU", gpus()},
       {"Tensorpack", TENSORPACK_VERSION},
       {"libtorch", TORCH_VERSION},
-      {"Compiler", "GCC or compatible, " __VERSION__},
+      {"Compiler", compiler()},
   };
   std::erase_if(facts, [](const auto& fact) { return fact.second.empty(); });
   return facts;

@@ -30,7 +30,7 @@ class HistogramChart {
     let high = Math.max(...this.items.map((item) => item.high));
     if (low === high) { low -= 0.5; high += 0.5; }
     context.font = palette.font;
-    const {ticks, step} = niceTicks(low, high, Math.max(2, Math.floor(height / 45)));
+    const {ticks, step} = niceTicks(low, high, Math.max(2, Math.floor(height / 34)));
     const labels = ticks.map((at) => [at, formatTick(at, step)]);
     const left = Math.max(...labels.map(([, text]) => context.measureText(text).width)) + 12;
     this.plot = {left, top: 6, right: width - 10, bottom: height - 22};

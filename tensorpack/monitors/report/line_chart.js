@@ -98,7 +98,7 @@ class LineChart {
   layOut({context, width, height}) {
     context.font = this.palette.font;
     const [low, high] = this.y;
-    const count = Math.max(2, Math.floor(height / 45));
+    const count = Math.max(2, Math.floor(height / 34));
     if (this.view.log) {
       this.yTicks = logTicks(low, high, count).map((at) => [at, formatNumber(Number((10 ** at).toPrecision(2)))]);
     } else {
