@@ -78,8 +78,10 @@ void train(const Flags& flags) {
   launch_train_with_config(std::move(config), make_trainer(flags));
   fmt::print(
       "The log directory {} holds the last checkpoints (model-*.safetensors), every epoch's "
-      "numbers (stats.json) and the log (log.log). To look at the training, open its report:\n{}\n",
-      logdir.string(), (logdir / "report.html").string());
+      "numbers (stats.json) and the log (log.log).\n",
+      logdir.string());
+  const auto report = logdir / "report.html";  // of several processes, the first has it
+  if (exists(report)) fmt::print("To look at the training, open {}\n", report.string());
 }
 
 }  // namespace

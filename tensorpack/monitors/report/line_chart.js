@@ -159,7 +159,7 @@ class LineChart {
     const {left, top, right, bottom} = this.plot;
     context.save();
     context.beginPath();
-    context.rect(left, top - 4, right - left + 4, bottom - top + 8);
+    context.rect(left - 4, top - 4, right - left + 8, bottom - top + 8);
     context.clip();
     context.lineJoin = 'round';
     this.series.forEach((series, i) => {
