@@ -266,12 +266,18 @@ TEST_F(ReportPageTest, TwoHundredScalarsOfTenThousandPointsAreDrawnAtOnce) {
   EXPECT_LT(fs::file_size(path_), 2'000'000);
   browser_->open("file://" + path_.string());
   EXPECT_EQ(evaluate("state.charts.size"), 200);
-  const double load = evaluate("performance.now()").get<double>();
-  const double draw = evaluate(
-                          "(() => { const start = performance.now(); drawNow(allCharts());"
-                          " return performance.now() - start; })()")
-                          .get<double>();
-  fmt::print("loaded after {:.0f} ms, all 200 charts drawn in {:.0f} ms\n", load, draw);
+  // Time of the processor: the test may not be alone on the machine.
+  browser_->call("Performance.enable", {{"timeDomain", "threadTicks"}});
+  const auto seconds = [&] {
+    const json metrics = browser_->call("Performance.getMetrics")["metrics"];
+    for (const json& metric : metrics) {
+      if (metric["name"] == "TaskDuration") return metric["value"].get<double>();
+    }
+    return 0.0;
+  };
+  const double before = seconds();
+  evaluate("drawNow(allCharts())");
+  fmt::print("all 200 charts are drawn in {:.2f} s of the processor\n", seconds() - before);
   EXPECT_EQ(
       evaluate("[...state.charts.values()].every(e => e.chart.series[0].steps.at(-1) === 10000)"),
       true);

@@ -166,7 +166,7 @@ TEST_F(ReportTest, ALongRunWithLargeImagesStaysBelowTwoMegabytes) {
       }
     }
     if (epoch % 10 == 0) report.process_image("noise", noise, loop_);
-    for (int i = 0; i < 20; ++i) {
+    for (int i = 0; i < 150; ++i) {
       report.process_histogram(fmt::format("histogram{}", i), make_histogram(at::randn(100)),
                                loop_);
     }
@@ -180,7 +180,8 @@ TEST_F(ReportTest, ALongRunWithLargeImagesStaysBelowTwoMegabytes) {
   EXPECT_GE(points(shown, "scalar7").size(), 200);
   EXPECT_GE(shown["images"]["noise"].size(), 2);
   EXPECT_EQ(shown["histograms"]["histogram3"].back()["step"], 10'000);
-  EXPECT_EQ(shown["histograms"]["histogram3"].front()["step"], 100);
+  EXPECT_LE(shown["histograms"]["histogram3"].front()["step"], 1500);
+  EXPECT_GE(shown["histograms"]["histogram3"].size(), 6);
 }
 
 TEST_F(ReportTest, IsWholeAtEveryMoment) {

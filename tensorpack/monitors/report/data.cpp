@@ -16,6 +16,7 @@ using nlohmann::json;
 constexpr int kVersion = 1;
 // Two bytes in three of a usual report are points: this many stay below one MB.
 constexpr size_t kMaxPoints = 60'000;
+constexpr size_t kMaxHistograms = 1500;
 
 // Digits that no chart shows are not written: the numbers are most of the file. What is not finite
 // has no JSON number.
@@ -82,11 +83,19 @@ void append_series(std::string& to, const Series& series, size_t max_buckets) {
   to += '}';
 }
 
+// The newest, and of the others so many at equal distances.
 template <typename T, typename Append>
-void append_history(std::string& to, const History<T>& history, Append append) {
-  append_list(to, "[]", history.items(), [&](const auto& item) {
-    fmt::format_to(std::back_inserter(to), "{{\"step\":{},", item.step);
-    append(item.value);
+void append_history(std::string& to, const History<T>& history, size_t max_items, Append append) {
+  const auto& items = history.items();
+  const size_t most = std::max<size_t>(max_items, 1);
+  const size_t every = (items.size() + most - 1) / most;
+  std::vector<const typename History<T>::Item*> kept;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if ((items.size() - 1 - i) % every == 0) kept.push_back(&items[i]);
+  }
+  append_list(to, "[]", kept, [&](const auto* item) {
+    fmt::format_to(std::back_inserter(to), "{{\"step\":{},", item->step);
+    append(item->value);
     to += '}';
   });
 }
@@ -184,17 +193,20 @@ std::string to_json(const Data& data) {
       kMaxPoints / 2 / std::max<size_t>(data.scalars.size(), 1), 16, Series::kMaxBuckets);
   append_map(text, "scalars", data.scalars,
              [&](const Series& series) { append_series(text, series, max_buckets); });
+  constexpr size_t kAll = History<std::string>::kMaxItems;
   append_map(text, "images", data.images, [&](const auto& history) {
-    append_history(text, history, [&](const std::string& png) {
+    append_history(text, history, kAll, [&](const std::string& png) {
       text += "\"png\":";
       append_json(text, png);
     });
   });
+  const size_t max_items = kMaxHistograms / std::max<size_t>(data.histograms.size(), 1);
   append_map(text, "histograms", data.histograms, [&](const auto& history) {
-    append_history(text, history, [&](const auto& item) { append_histogram(text, item); });
+    append_history(text, history, max_items,
+                   [&](const HistogramData& item) { append_histogram(text, item); });
   });
   append_map(text, "texts", data.texts, [&](const auto& history) {
-    append_history(text, history, [&](const std::string& words) {
+    append_history(text, history, kAll, [&](const std::string& words) {
       text += "\"text\":";
       append_json(text, words);
     });
