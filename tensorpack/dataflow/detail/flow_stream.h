@@ -17,18 +17,24 @@ class FlowStream {
   /// Where the flow knows its size, whole passes are left out; the rest is for DataFlow::skip().
   void seek(int64_t position);
 
+  /// Goes to the beginning of a pass of the flow.
+  void start_pass(int64_t pass);
+
   /// The next datapoint. Throws Error rather than searching forever in passes without datapoints.
   std::optional<DataPoint> next();
 
   std::optional<int64_t> size() const { return flow_->size(); }
 
+  /// Where the time of the flow goes.
+  const std::shared_ptr<StageStats>& stats() const { return stats_; }
+
  private:
-  void start_pass(int64_t pass);
   void skip(int64_t count);
   void check_progress(bool has_datapoints) const;
   std::optional<DataPoint> next_of_any_pass();
 
   DataFlowPtr flow_;
+  std::shared_ptr<StageStats> stats_;
   const char* where_;
   bool infinite_;
   int64_t pass_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensorpack/input_source/detail/flow_stream.h"
+#include "tensorpack/dataflow/detail/flow_stream.h"
 
 #include "tensorpack/utils/error.h"
 
@@ -8,12 +8,12 @@ namespace tensorpack::detail {
 FlowStream::FlowStream(DataFlowPtr flow, const char* where, bool infinite)
     : flow_(std::move(flow)), where_(where), infinite_(infinite) {
   TP_CHECK(flow_, where_, "the dataflow is null. Pass a flow.");
+  stats_ = meter(flow_);
 }
 
 void FlowStream::seek(int64_t position) {
   TP_CHECK(position >= 0, where_, "the position must not be negative, got {}.", position);
   const int64_t size = flow_->size().value_or(0);
-  peeked_.reset();
   start_pass(size > 0 ? position / size : 0);
   skip(size > 0 ? position % size : position);
   // Whether the position is the end of one pass or the beginning of another, only the flow can say.
@@ -26,6 +26,7 @@ std::optional<DataPoint> FlowStream::next() {
 }
 
 void FlowStream::start_pass(int64_t pass) {
+  peeked_.reset();
   pass_ = pass;
   flow_->start(pass);
 }
