@@ -6,6 +6,7 @@
 
 namespace tensorpack::bench {
 
+void add_data_benchmarks(Suite& suite);
 void add_engine_benchmarks(Suite& suite);
 void add_models_benchmarks(Suite& suite);
 void add_optim_benchmarks(Suite& suite);

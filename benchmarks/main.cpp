@@ -29,6 +29,7 @@ int run(int argc, char** argv) {
   Suite suite;
   add_trainer_benchmarks(suite);
   add_utils_benchmarks(suite);
+  add_data_benchmarks(suite);
   add_engine_benchmarks(suite);
   add_models_benchmarks(suite);
   add_optim_benchmarks(suite);

@@ -72,6 +72,7 @@ class TowerTrainer : public Trainer {
   TowerFunc tower_func_;
   std::vector<TensorSpec> inputs_;
   std::shared_ptr<InputSource> input_;  // shared with the ops
+  std::shared_ptr<double> data_wait_;   // seconds the loop has waited for it; shared with the ops
   TowerHandles towers_;
 };
 

@@ -49,6 +49,13 @@ class ExamplesTest : public testing::Test {
   bool skipped_ = false;
 };
 
+TEST_F(ExamplesTest, DataflowShowsWhatItSays) {
+  const std::string output = run("dataflow", {});
+  if (skipped_) GTEST_SKIP() << "the examples are not built";
+  EXPECT_THAT(output, testing::HasSubstr("999 of 1000 datapoints could be read"));
+  EXPECT_THAT(output, testing::HasSubstr("map_and_batch"));
+}
+
 TEST_F(ExamplesTest, EveryLevelOfUseFitsTheLine) {
   for (const char* level : {"high", "middle", "low", "none"}) {
     const std::string output = run("three_levels", {level});

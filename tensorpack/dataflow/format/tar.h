@@ -15,8 +15,9 @@ namespace tensorpack {
 /// of `extensions`, in that order. Other files of a datapoint are left out; one that is missing is
 /// an error.
 ///
-///   FromList(shards) | interleave([](const DataPoint& p) { return TarShard(name, {"jpg", "cls"})
-///   ... })
+///   FromList(names) | interleave([](const DataPoint& p) -> DataFlowPtr {
+///     return std::make_unique<TarShard>(bytes_view(p[0]), std::vector<std::string>{"jpg", "cls"});
+///   })
 class TarShard final : public DataFlow {
  public:
   TarShard(std::filesystem::path path, std::vector<std::string> extensions);
