@@ -73,7 +73,7 @@ void files() {
 }
 
 void resume() {
-  DataFlowPtr train = squares() | shuffle(200, {.seed = 1}) | batch(32);
+  DataFlowPtr train = squares() | select({0, 1}) | shuffle(200, {.seed = 1}) | batch(32);
   train->start(3);  // the fourth pass,
   train->skip(10);  // from its eleventh batch on
   train->next();
