@@ -9,11 +9,13 @@
 #include "tensorpack/callbacks/inference_stats.h"
 #include "tensorpack/callbacks/merge_all_summaries.h"
 #include "tensorpack/callbacks/model_saver.h"
+#include "tensorpack/callbacks/print_stages.h"
 #include "tensorpack/callbacks/progress_bar.h"
 #include "tensorpack/callbacks/run_op.h"
 #include "tensorpack/callbacks/stop_at_nan.h"
 #include "tensorpack/callbacks/trigger.h"
 #include "tensorpack/dataflow/from_list.h"
+#include "tensorpack/dataflow/repeat.h"
 #include "tensorpack/utils/fs.h"
 #include "tests/support/capture.h"
 #include "tests/support/fake_trainer.h"
@@ -47,6 +49,11 @@ std::vector<Case> all_cases() {
                                       {ClassificationError()}));
        }},
       {"MergeAllSummaries", true, [](const TempDir&) { return moved(MergeAllSummaries()); }},
+      {"PrintStages", true,
+       [](const TempDir&) {
+         const DataFlowPtr flow = FromList({}) | repeat(2);
+         return moved(PrintStages(*flow));
+       }},
       {"StopAtNaN", false, [](const TempDir&) { return moved(StopAtNaN()); }},
       {"RunOp", false, [](const TempDir&) { return moved(RunOp(Op::nothing())); }},
       {"CallbackFactory", true,
