@@ -66,6 +66,21 @@ TEST_F(ExamplesTest, TwoOptimizersLearnToClassify) {
   EXPECT_LT(history("cost").back(), history("cost").front());
 }
 
+TEST_F(ExamplesTest, AnExportedModelRunsWhereItsSourceIsNot) {
+  run("train_and_export", {"--logdir", logdir_});
+  const std::string output = run("run_exported_model", {logdir_ + "/circle.tpx"});
+  if (skipped_) GTEST_SKIP() << "the examples are not built";
+  const auto probability = [&](const std::string& point) {
+    const std::string text = point + " is inside with probability ";
+    const size_t found = output.find(text);
+    return found == std::string::npos ? -1.0 : std::stod(output.substr(found + text.size()));
+  };
+  EXPECT_GT(probability("( 0.0,  0.0)"), 0.9) << output;
+  EXPECT_GE(probability("( 0.9,  0.9)"), 0.0) << output;
+  EXPECT_LT(probability("( 0.9,  0.9)"), 0.1) << output;
+  EXPECT_TRUE(fs::exists(logdir_ + "/circle.onnx"));
+}
+
 TEST_F(ExamplesTest, EvolutionLearnsToBalance) {
   run("evolution", {"--epochs", "6", "--logdir", logdir_});
   if (skipped_) GTEST_SKIP() << "the examples are not built";
