@@ -4,6 +4,8 @@ PRESET ?= release
 SETUP ?= tools/setup
 JOBS ?= $(shell nproc)
 BUILD := build/$(PRESET)
+# A first `make run` builds what it runs and no more; where there is a build already, it is used.
+RUN := $(if $(filter release,$(PRESET)),$(if $(wildcard $(BUILD)/build.ninja),release,run),$(PRESET))
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test soak bench bench-gpu format lint docs clean
 
@@ -14,15 +16,15 @@ setup: ## Install what the build needs (Debian)
 	@$(SETUP)
 
 # Ninja configures again by itself when a CMake file changes.
-$(BUILD)/build.ninja: CMakePresets.json | setup
-	@cmake --preset $(PRESET)
+build/%/build.ninja: CMakePresets.json | setup
+	@cmake --preset $*
 
 build: setup $(BUILD)/build.ninja ## Configure and build
 	@cmake --build --preset $(PRESET) -j $(JOBS)
 
-run: setup $(BUILD)/build.ninja ## Train the example on Fashion-MNIST: make run ARGS="--epochs 1"
-	@cmake --build --preset $(PRESET) -j $(JOBS) --target fashion_mnist
-	@$(BUILD)/examples/fashion_mnist $(ARGS)
+run: setup build/$(RUN)/build.ninja ## Train the example on Fashion-MNIST: make run ARGS="--epochs 1"
+	@cmake --build --preset $(RUN) -j $(JOBS) --target fashion_mnist
+	@build/$(RUN)/examples/fashion_mnist $(ARGS)
 
 test: SETUP += --test
 test: build ## Run the tests: make test LABEL=unit

@@ -28,11 +28,16 @@ int run(int argc, char** argv) {
 
   Suite suite;
   add_trainer_benchmarks(suite);
+  add_callbacks_benchmarks(suite);
   add_utils_benchmarks(suite);
+  add_data_benchmarks(suite);
   add_engine_benchmarks(suite);
   add_models_benchmarks(suite);
   add_optim_benchmarks(suite);
   add_parallel_benchmarks(suite);
+  add_checkpoint_benchmarks(suite);
+  add_predict_benchmarks(suite);
+  add_report_benchmarks(suite);
 
   if (list) {
     for (const auto& name : suite.names()) fmt::print("{}\n", name);

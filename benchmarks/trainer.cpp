@@ -2,12 +2,8 @@
 // What the loop itself costs, around a step that does nothing.
 #include "tensorpack/train/trainer.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cstdio>
-
 #include "benchmarks/groups.h"
+#include "benchmarks/silence.h"
 #include "tensorpack/utils/timer.h"
 
 namespace tensorpack::bench {
@@ -23,28 +19,6 @@ class TimeSteps final : public Callback {
  private:
   double& seconds_;
   Timer timer_;
-};
-
-// The progress bar must not run through the table of results.
-class Silence {
- public:
-  Silence() : stdout_(dup(STDOUT_FILENO)), stderr_(dup(STDERR_FILENO)) {
-    const int nowhere = open("/dev/null", O_WRONLY);
-    std::fflush(stdout);
-    dup2(nowhere, STDOUT_FILENO);
-    dup2(nowhere, STDERR_FILENO);
-    close(nowhere);
-  }
-  ~Silence() {
-    std::fflush(stdout);
-    dup2(stdout_, STDOUT_FILENO);
-    dup2(stderr_, STDERR_FILENO);
-    close(stdout_);
-    close(stderr_);
-  }
-
- private:
-  int stdout_, stderr_;
 };
 
 // Takes part in everything, as a user's callback may.

@@ -76,7 +76,9 @@ function(tensorpack_find_libraries part header)
   if(found AND NOT TARGET tensorpack::${part})
     add_library(tensorpack::${part} INTERFACE IMPORTED)
     target_include_directories(tensorpack::${part} INTERFACE ${TENSORPACK_${part}_INCLUDE_DIR})
-    target_link_libraries(tensorpack::${part} INTERFACE ${libraries})
+    # A program that uses nothing of the part is not made to load its libraries.
+    target_link_libraries(tensorpack::${part} INTERFACE
+      "-Wl,--push-state,--as-needed" ${libraries} "-Wl,--pop-state")
   endif()
 endfunction()
 

@@ -23,6 +23,8 @@ std::string title(const std::string& peer) {
       {"cuda_graph", "PyTorch, the step in a CUDA graph"},
       {"compile", "torch.compile"},
       {"compile_reduce_overhead", "torch.compile, reduce-overhead"},
+      {"compile_max_autotune", "torch.compile, max-autotune"},
+      {"jax", "JAX"},
       {"lightning", "Lightning with a DataLoader"},
       {"device_data", "ours, data on the device"},
   };
@@ -67,7 +69,7 @@ PeerProcess Contest::start_peer(const std::string& name) const {
                                         "--scratch",   options_.scratch.string()};
   if (task_.channels_last) arguments.emplace_back("--channels-last");
   if (task_.tiny) arguments.emplace_back("--tiny");
-  return PeerProcess::python("gpu.py", std::move(arguments));
+  return PeerProcess::python(name == "jax" ? "gpu_jax.py" : "gpu.py", std::move(arguments));
 }
 
 // All at once: the peers agree among themselves who may use the device.

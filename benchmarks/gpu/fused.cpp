@@ -6,10 +6,14 @@
 #include <torch/cuda.h>
 
 #include "tensorpack/cuda/kernels/batch_norm.h"
+#include "tensorpack/cuda/kernels/bias_relu.h"
+#include "tensorpack/cuda/kernels/column_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
 #include "tensorpack/cuda/kernels/device_launcher.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
 #include "tensorpack/cuda/kernels/max_pool.h"
+#include "tensorpack/cuda/kernels/pointwise.h"
+#include "tensorpack/cuda/kernels/update.h"
 #include "tensorpack/utils/timer.h"
 
 namespace tensorpack::bench {
@@ -147,6 +151,77 @@ Figure max_pool(const Stopwatch& watch, bool backward) {
   });
 }
 
+// VGG16's.
+Figure bias_relu(const Stopwatch& watch, bool backward) {
+  const cuda::Launcher& launch = launcher();
+  const at::Tensor counters = cuda::make_counters(at::kCUDA);
+  const at::Tensor x = image(256, 56), grad = image(256, 56), bias = vector(256);
+  return against_copy(watch, (backward ? 3 : 2) * bytes_of(x), [=, &launch] {
+    if (backward) {
+      cuda::bias_relu_backward(grad, x, counters, at::kFloat, launch);
+    } else {
+      cuda::bias_relu(x, bias, launch);
+    }
+  });
+}
+
+// What GPT-2's layers make of 16 x 1024 words, between their two products of matrices.
+at::Tensor hidden() {
+  return at::randn({16384, 3072}, at::TensorOptions(at::kCUDA).dtype(at::kBFloat16));
+}
+
+const cuda::DenseLayout kHidden{.sizes = {16384, 3072}, .strides = {3072, 1}};
+
+Figure column_sum(const Stopwatch& watch) {
+  const cuda::Launcher& launch = launcher();
+  const at::Tensor counters = cuda::make_counters(at::kCUDA);
+  const at::Tensor x = hidden();
+  return against_copy(watch, bytes_of(x), [=, &launch] {
+    cuda::column_sum(x, counters, /*keep_rows=*/false, at::kFloat, launch);
+  });
+}
+
+Figure pointwise(const Stopwatch& watch) {
+  const cuda::Launcher& launch = launcher();
+  const cuda::Formula gelu = cuda::parse_formula("gelu %0 : bf16 -> %1", 1);
+  const std::vector<at::Tensor> inputs = {hidden()};
+  return against_copy(watch, 2 * bytes_of(inputs[0]),
+                      [=, &launch] { cuda::pointwise(inputs, gelu, kHidden, launch); });
+}
+
+Figure pointwise_sum(const Stopwatch& watch) {
+  const cuda::Launcher& launch = launcher();
+  const at::Tensor counters = cuda::make_counters(at::kCUDA);
+  const cuda::Formula gradient = cuda::parse_formula("gelu_backward %0 %1 : bf16 -> %2", 2);
+  const cuda::PointwiseSum sum{.columns = 3072, .sizes = {3072}};
+  const std::vector<at::Tensor> inputs = {hidden(), hidden()};
+  return against_copy(watch, 3 * bytes_of(inputs[0]), [=, &launch] {
+    cuda::pointwise_sum(inputs, counters, gradient, kHidden, sum, launch);
+  });
+}
+
+// AdamW of as much as GPT-2's layers have, from gradients of 16 bits.
+Figure update(const Stopwatch& watch) {
+  const cuda::Launcher& launch = launcher();
+  const auto tensors = [](at::ScalarType type) {
+    std::vector<at::Tensor> found;
+    for (int i = 0; i < 36; ++i) {
+      found.push_back(at::rand({3072, 768}, at::TensorOptions(at::kCUDA).dtype(type)));
+    }
+    return found;
+  };
+  const cuda::UpdateTensors all{.variables = tensors(at::kFloat),
+                                .gradients = tensors(at::kBFloat16),
+                                .slots = {tensors(at::kFloat), tensors(at::kFloat)}};
+  const at::Tensor lr = at::full({}, 1e-6, at::kCUDA);
+  const at::Tensor step = at::ones({}, at::kCUDA);
+  const double elements = 36.0 * 3072 * 768;
+  // Three are read and written in 32 bits, and the gradients read.
+  return against_copy(watch, (3 * 8 + 2) * elements, [=, &launch] {
+    cuda::adam_update(all, lr, step, {.weight_decay = 0.01, .decoupled = true}, launch);
+  });
+}
+
 }  // namespace
 
 void add_fused_benchmarks(Suite& suite) {
@@ -165,6 +240,14 @@ void add_fused_benchmarks(Suite& suite) {
             [](const Stopwatch& watch) { return max_pool(watch, false); });
   suite.add("gpu/fused_max_pool_backward_bandwidth",
             [](const Stopwatch& watch) { return max_pool(watch, true); });
+  suite.add("gpu/fused_bias_relu_bandwidth",
+            [](const Stopwatch& watch) { return bias_relu(watch, false); });
+  suite.add("gpu/fused_bias_relu_backward_bandwidth",
+            [](const Stopwatch& watch) { return bias_relu(watch, true); });
+  suite.add("gpu/fused_column_sum_bandwidth", column_sum);
+  suite.add("gpu/fused_pointwise_bandwidth", pointwise);
+  suite.add("gpu/fused_pointwise_sum_bandwidth", pointwise_sum);
+  suite.add("gpu/fused_update_bandwidth", update);
 }
 
 }  // namespace tensorpack::bench

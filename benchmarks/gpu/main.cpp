@@ -99,7 +99,7 @@ void add_options(CLI::App& app, Flags& flags) {
   app.add_option("--filter", flags.suite.filter, "Run the benchmarks whose name contains this");
   app.add_option("--peers", flags.peers,
                  "Compare with these alone (eager,cuda_graph,compile,compile_reduce_overhead,"
-                 "lightning,device_data), or with `none`")
+                 "compile_max_autotune,jax,lightning,device_data), or with `none`")
       ->delimiter(',');
   app.add_option("--repetitions", flags.contest.repetitions, "Repetitions of each side")
       ->capture_default_str()

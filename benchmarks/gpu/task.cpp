@@ -22,7 +22,9 @@ GpuTask shrunk(GpuTask task) {
 std::vector<GpuTask> gpu_tasks(bool tiny) {
   const std::vector<std::string> all = {"eager", "cuda_graph", "compile",
                                         "compile_reduce_overhead"};
-  const std::vector<std::string> uncompiled = {"eager", "cuda_graph"};
+  const std::vector<std::string> with_graphs = {"eager", "cuda_graph", "compile_reduce_overhead"};
+  const std::vector<std::string> every = {
+      "eager", "cuda_graph", "compile", "compile_reduce_overhead", "compile_max_autotune", "jax"};
   std::vector<GpuTask> tasks = {
       {.name = "cifar32", .model = "cifar", .batch = 32, .size = 32, .peers = all},
       {.name = "cifar128", .model = "cifar", .batch = 128, .size = 32, .peers = all},
@@ -39,28 +41,28 @@ std::vector<GpuTask> gpu_tasks(bool tiny) {
        .size = 224,
        .precision = "bf16",
        .channels_last = true,
-       .peers = uncompiled},
+       .peers = with_graphs},
       {.name = "vgg16",
        .model = "vgg16",
        .batch = 256,
        .size = 224,
        .precision = "bf16",
        .channels_last = true,
-       .peers = uncompiled},
+       .peers = with_graphs},
       {.name = "resnet50",
        .model = "resnet50",
        .batch = 256,
        .size = 224,
        .precision = "bf16",
        .channels_last = true,
-       .peers = all,
+       .peers = every,
        .at_once = 2},
       {.name = "resnet50_tf32",
        .model = "resnet50",
        .batch = 64,
        .size = 224,
        .channels_last = true,
-       .peers = uncompiled},
+       .peers = with_graphs},
       {.name = "gpt2",
        .model = "gpt2",
        .batch = 16,

@@ -24,6 +24,8 @@ SessionOptions session_options(const GpuTask& task) {
   const std::string without = env("TENSORPACK_BENCH_WITHOUT").value_or("");
   if (without == "pointwise") options.fusion.pointwise = false;
   if (without == "updates") options.fusion.updates = false;
+  if (without == "memsets") options.fusion.memsets = false;
+  if (without == "side_stream") options.fusion.side_stream = false;
   if (without == "fusion") options.fusion = FusionOptions::none();
   return options;
 }

@@ -19,7 +19,10 @@ import time
 
 import peer
 
-MODES = ["eager", "cuda_graph", "compile", "compile_reduce_overhead", "lightning"]
+# What torch.compile calls them.
+COMPILE_MODES = {"compile": "default", "compile_reduce_overhead": "reduce-overhead",
+                 "compile_max_autotune": "max-autotune"}
+MODES = ["eager", "cuda_graph", *COMPILE_MODES, "lightning"]
 
 
 def arguments():
@@ -142,10 +145,8 @@ class Classifier:
         else:
             self.optimizers = [torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)]
         self.cost = Cost(model)
-        if task.mode == "compile":
-            self.cost = torch.compile(self.cost)
-        elif task.mode == "compile_reduce_overhead":
-            self.cost = torch.compile(self.cost, mode="reduce-overhead")
+        if task.mode in COMPILE_MODES:
+            self.cost = torch.compile(self.cost, mode=COMPILE_MODES[task.mode])
 
     def backward(self):
         with autocast():

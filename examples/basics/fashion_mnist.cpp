@@ -40,9 +40,11 @@ ModelDesc fashion_model(double lr) {
             l = Dropout("dropout", l, {.rate = 0.3});
             Tensor logits = FullyConnected("fc1", l, {.units = 10});
             Tensor correct = (logits.argmax(1) == label).to(torch::kFloat32);
-            named("accuracy", correct.mean());
+            Tensor accuracy = named("accuracy", correct.mean());
             named("incorrect_vector", 1 - correct);
-            return named("cost", torch::cross_entropy_loss(logits.to(torch::kFloat), label));
+            Tensor cost = named("cost", torch::cross_entropy_loss(logits.to(torch::kFloat), label));
+            add_moving_summary(accuracy, cost);
+            return cost;
           },
       .optimizer = Adam({.lr = lr}),
   };
@@ -76,9 +78,10 @@ void train(const Flags& flags) {
   launch_train_with_config(std::move(config), make_trainer(flags));
   fmt::print(
       "The log directory {} holds the last checkpoints (model-*.safetensors), every epoch's "
-      "numbers "
-      "(stats.json) and the log (log.log).\n",
+      "numbers (stats.json) and the log (log.log).\n",
       logdir.string());
+  const auto report = logdir / "report.html";  // of several processes, the first has it
+  if (exists(report)) fmt::print("To look at the training, open {}\n", report.string());
 }
 
 }  // namespace

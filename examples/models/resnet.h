@@ -66,6 +66,29 @@ inline Tensor resnet50(const Tensor& image, int64_t classes = 1000) {
   return resnet::imagenet(image, resnet::bottleneck, {3, 4, 6, 3}, classes);
 }
 
+/// What torchvision calls the variables of resnet18() and resnet50(): with these names its files
+/// can be loaded, and ours be loaded there.
+inline NameMap torchvision_names() {
+  return {
+      .rules = {{"^conv0(_bn)?/", "conv1$1/"},  // the first layer: conv1 and bn1
+                {"^group0/", "layer1/"},
+                {"^group1/", "layer2/"},
+                {"^group2/", "layer3/"},
+                {"^group3/", "layer4/"},
+                {"block(\\d+)/", "$1/"},
+                {"shortcut/", "downsample/0/"},
+                {"shortcut_bn/", "downsample/1/"},
+                {"conv(\\d)_bn/", "bn$1/"},
+                {"^linear/", "fc/"},
+                {"(W|gamma)$", "weight"},
+                {"(b|beta)$", "bias"},
+                {"mean/EMA$", "running_mean"},
+                {"variance/EMA$", "running_var"},
+                {"/", "."}},
+      .ignored = {"num_batches_tracked$"},
+  };
+}
+
 /// The network of depth 6n + 2 on [N, 3, 32, 32], whose shortcuts have no parameters: 269,722 for
 /// n = 3, 853,018 for n = 9.
 inline Tensor resnet_cifar(const Tensor& image, int n, int64_t classes = 10) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/callbacks/callback.h"
 
-#include "tensorpack/callbacks/class_name.h"
+#include "tensorpack/utils/class_name.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {

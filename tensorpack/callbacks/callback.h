@@ -56,7 +56,7 @@ class Callback : public Hook {
   virtual void load_state(const std::string& /*state*/) {}
 
   /// The class's name, for messages, timings and the checkpoint.
-  virtual std::string name() const;
+  std::string name() const override;
 
   /// Whether it runs in the chief process alone. True unless a callback says otherwise.
   bool chief_only() const { return chief_only_; }

@@ -2,6 +2,7 @@
 #include "tensorpack/callbacks/callbacks.h"
 
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/error_context.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
 #include "tensorpack/utils/timer.h"
@@ -24,6 +25,20 @@ std::map<std::string, Callback*> by_state_key(const OwnedList<Callback>& callbac
   return keys;
 }
 
+// Calls a method of every callback; what one of them throws says whose it was.
+template <typename Method>
+void call_each(OwnedList<Callback>& callbacks, const char* name, Method method) {
+  Callback* current = nullptr;
+  try {
+    for (Callback& callback : callbacks) {
+      current = &callback;
+      method(callback);
+    }
+  } catch (...) {
+    rethrow_with(fmt::format("in {}() of {}", name, current->name()));
+  }
+}
+
 void load_state(Callback& callback, const std::string& state) {
   try {
     callback.load_state(state);
@@ -44,31 +59,31 @@ std::vector<Hook*> Callbacks::hooks() {
 
 void Callbacks::setup_graph(TrainerBase& trainer) {
   for (Callback& callback : callbacks_) callback.attach(trainer);
-  for (Callback& callback : callbacks_) callback.setup_graph();
+  call_each(callbacks_, "setup_graph", [](Callback& callback) { callback.setup_graph(); });
 }
 
 void Callbacks::before_train() {
-  for (Callback& callback : callbacks_) callback.before_train();
+  call_each(callbacks_, "before_train", [](Callback& callback) { callback.before_train(); });
   after_triggers();
 }
 
 void Callbacks::before_epoch() {
-  for (Callback& callback : callbacks_) callback.before_epoch();
+  call_each(callbacks_, "before_epoch", [](Callback& callback) { callback.before_epoch(); });
 }
 
 void Callbacks::trigger_step() {
-  for (Callback& callback : callbacks_) callback.trigger_step();
+  call_each(callbacks_, "trigger_step", [](Callback& callback) { callback.trigger_step(); });
   after_triggers();
 }
 
 void Callbacks::after_epoch() {
-  for (Callback& callback : callbacks_) callback.after_epoch();
+  call_each(callbacks_, "after_epoch", [](Callback& callback) { callback.after_epoch(); });
 }
 
 void Callbacks::trigger_epoch() {
   std::exception_ptr stop;
   std::vector<std::pair<std::string, double>> times;
-  for (Callback& callback : callbacks_) {
+  call_each(callbacks_, "trigger_epoch", [&](Callback& callback) {
     const Timer timer;
     try {
       callback.trigger_epoch();
@@ -76,7 +91,7 @@ void Callbacks::trigger_epoch() {
       if (!stop) stop = std::current_exception();
     }
     times.emplace_back(callback.name(), timer.seconds());
-  }
+  });
   after_triggers();
   const std::string slow = detail::describe_callback_times(times);
   if (!slow.empty()) log::info("{}", slow);
@@ -84,7 +99,7 @@ void Callbacks::trigger_epoch() {
 }
 
 void Callbacks::after_triggers() {
-  for (Callback& callback : callbacks_) callback.after_triggers();
+  call_each(callbacks_, "after_triggers", [](Callback& callback) { callback.after_triggers(); });
 }
 
 std::exception_ptr Callbacks::after_train() noexcept {
@@ -93,7 +108,9 @@ std::exception_ptr Callbacks::after_train() noexcept {
     try {
       callback.after_train();
     } catch (...) {
-      if (!first) first = std::current_exception();
+      if (!first) {
+        first = with_context(std::current_exception(), "in after_train() of " + callback.name());
+      }
       try {
         throw;
       } catch (const std::exception& error) {
@@ -115,7 +132,7 @@ std::map<std::string, std::string> Callbacks::save_states() const {
   return states;
 }
 
-void Callbacks::load_states(const std::map<std::string, std::string>& states) {
+void Callbacks::load_states(const std::map<std::string, std::string>& states, bool has_all) {
   std::vector<std::string> without_state, without_callback;
   const auto by_key = by_state_key(callbacks_);
   for (const auto& [key, callback] : by_key) {
@@ -127,7 +144,7 @@ void Callbacks::load_states(const std::map<std::string, std::string>& states) {
     }
   }
   for (const auto& [key, state] : states) {
-    if (!key.starts_with(kStatePrefix) || by_key.contains(key)) continue;
+    if (!has_all || !key.starts_with(kStatePrefix) || by_key.contains(key)) continue;
     without_callback.push_back(key.substr(kStatePrefix.size()));
   }
   if (!without_state.empty()) {

@@ -13,8 +13,8 @@
 
 namespace tensorpack {
 
-/// Runs each method over all callbacks, in the order of the list. Exceptions pass through at once
-/// unless a method says otherwise.
+/// Runs each method over all callbacks, in the order of the list. Exceptions pass through at once,
+/// unless a method says otherwise, with the name of the callback (see utils/error_context.h).
 class Callbacks {
  public:
   explicit Callbacks(OwnedList<Callback> callbacks = {}) : callbacks_(std::move(callbacks)) {}
@@ -43,8 +43,9 @@ class Callbacks {
 
   /// Hands each callback what save_states() had of it; other entries are ignored. States that no
   /// callback takes, and callbacks without theirs, are told in the log. Throws Error that names the
-  /// callback when a state is damaged.
-  void load_states(const std::map<std::string, std::string>& states);
+  /// callback when a state is damaged. Unless the list `has_all` callbacks that there were, states
+  /// that none takes are left to the process that has them.
+  void load_states(const std::map<std::string, std::string>& states, bool has_all = true);
 
  private:
   void after_triggers();

@@ -7,10 +7,11 @@
 
 #include "tensorpack/callbacks/fetch_spec.h"
 #include "tensorpack/distributed/process_group.h"
+#include "tensorpack/graph/check_batch.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/error_context.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/progress_meter.h"
-#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -24,12 +25,6 @@ std::string free_name(const Graph& graph, const std::string& wanted) {
   std::string name = wanted;
   for (int i = 1; is_taken(name); ++i) name = wanted + std::to_string(i);
   return name;
-}
-
-std::string names_of(const std::vector<TensorSpec>& inputs) {
-  std::vector<std::string> names;
-  for (const TensorSpec& input : inputs) names.push_back(input.name);
-  return join(names);
 }
 
 }  // namespace
@@ -54,14 +49,26 @@ InferenceRunner::InferenceRunner(InferenceInput input, OwnedList<Inferencer> inf
 }
 
 void InferenceRunner::setup_graph() {
-  tower_ = trainer().build_prediction_tower({
-      .name = free_name(graph(), options_.tower_name),
-      .tower_func = options_.tower_func,
-      .inputs = options_.inputs,
-      .device = options_.device,
-  });
+  build_towers();
   check_fetches();
-  input_.stage(tower_->op().device());
+  if (towers_.size() == 1) input_.stage(towers_[0].op().device());
+}
+
+void InferenceRunner::build_towers() {
+  std::vector<std::optional<c10::Device>> devices = {options_.device};
+  if (!options_.devices.list().empty()) {
+    TP_CHECK(!options_.device, "InferenceRunner",
+             "both .device and .devices are set. Set one of them.");
+    devices.assign(options_.devices.list().begin(), options_.devices.list().end());
+  }
+  for (const auto& device : devices) {
+    towers_.push_back(trainer().build_prediction_tower({
+        .name = free_name(graph(), options_.tower_name),
+        .tower_func = options_.tower_func,
+        .inputs = options_.inputs,
+        .device = device,
+    }));
+  }
 }
 
 void InferenceRunner::check_fetches() {
@@ -71,23 +78,33 @@ void InferenceRunner::check_fetches() {
     std::vector<TensorSpec> specs;
     std::vector<size_t>& indices = indices_.emplace_back();
     for (const std::string& name : inferencer.fetches()) {
-      specs.push_back(fetch_spec(graph(), tower_->op(), name, inferencer.name()));
+      specs.push_back(fetch_spec(graph(), towers_[0].op(), name, inferencer.name()));
       const auto found = std::find(fetches_.begin(), fetches_.end(), name);
       indices.push_back(static_cast<size_t>(found - fetches_.begin()));
       if (found == fetches_.end()) fetches_.push_back(name);
     }
     inferencer.check(specs);
     for (const std::string& name : inferencer.reports()) {
-      trainer().monitors().claim(name, inferencer.name() + " of '" + tower_->name() + "'");
+      trainer().monitors().claim(name, inferencer.name() + " of '" + towers_[0].name() + "'");
     }
   }
 }
 
 void InferenceRunner::before_train() {
+  if (towers_.size() > 1) {
+    team_ = std::make_unique<WorkerTeam>("inference", towers_.size());
+    sessions_.clear();
+    for (size_t i = 0; i < towers_.size(); ++i) {
+      sessions_.push_back(std::make_unique<Session>(graph(), trainer().sess().options()));
+    }
+  }
   input_.start();
   if (const std::optional<DataPoint> first = input_.next()) {
-    const Feeds fed = feeds(*first);
-    for (const TensorSpec& spec : tower_->op().inputs()) spec.check(fed.at(spec.name));
+    try {
+      check_batch(towers_[0].op().inputs(), *first);
+    } catch (...) {
+      rethrow_with(fmt::format("in the first datapoint for '{}'", towers_[0].name()));
+    }
   }
   input_.stop();
 }
@@ -107,27 +124,58 @@ void InferenceRunner::trigger() {
 }
 
 // Hands what was fetched for every datapoint to `take`.
-void InferenceRunner::run_pass(const std::function<void(std::vector<at::Tensor>)>& take) {
+void InferenceRunner::run_pass(const Take& take) {
   input_.start();
-  ProgressMeter meter({.total = input_.size().value_or(0), .description = tower_->name()});
-  const auto read = [&](const FetchedValues& values) {
-    std::vector<at::Tensor> tensors;
-    for (size_t i = 0; i < fetches_.size(); ++i) tensors.push_back(values[i]);
-    take(std::move(tensors));
-  };
-  // Read one run late, so that a device has the next one to do meanwhile.
-  std::optional<FetchedValues> unread;
-  while (const std::optional<DataPoint> datapoint = input_.next()) {
-    FetchedValues values = trainer().sess().run(tower_->op(), fetches_, feeds(*datapoint));
-    if (unread) read(*unread);
-    unread = std::move(values);
-    meter.advance();
+  ProgressMeter meter({.total = input_.size().value_or(0), .description = towers_[0].name()});
+  try {
+    if (towers_.size() == 1) {
+      run_on_one(meter, take);
+    } else {
+      run_on_several(meter, take);
+    }
+  } catch (...) {
+    rethrow_with(
+        fmt::format("in datapoint {} of the data for '{}'", meter.done() + 1, towers_[0].name()));
   }
-  if (unread) read(*unread);
   meter.close();
   input_.stop();
   if (meter.done() == 0) {
-    log::warning("[InferenceRunner] the data of '{}' is empty.", tower_->name());
+    log::warning("[InferenceRunner] the data of '{}' is empty.", towers_[0].name());
+  }
+}
+
+void InferenceRunner::run_on_one(ProgressMeter& meter, const Take& take) {
+  // Read one run late, so that a device has the next one to do meanwhile.
+  std::optional<FetchedValues> unread;
+  while (const std::optional<DataPoint> datapoint = input_.next()) {
+    FetchedValues values = trainer().sess().run(towers_[0].op(), fetches_, feeds(*datapoint));
+    if (unread) take(unread->get());
+    unread = std::move(values);
+    meter.advance();
+  }
+  if (unread) take(unread->get());
+}
+
+// A datapoint for each tower at a time, and at the end of the data as many as are left.
+void InferenceRunner::run_on_several(ProgressMeter& meter, const Take& take) {
+  while (true) {
+    std::vector<Feeds> round;
+    while (round.size() < towers_.size()) {
+      const std::optional<DataPoint> datapoint = input_.next();
+      if (!datapoint) break;
+      round.push_back(feeds(*datapoint));
+    }
+    if (round.empty()) return;
+    std::vector<std::vector<at::Tensor>> values(round.size());
+    const auto failure = team_->run([&](size_t i) {
+      if (i < round.size())
+        values[i] = sessions_[i]->run(towers_[i].op(), fetches_, round[i]).get();
+    });
+    if (failure) std::rethrow_exception(failure->exception);
+    for (std::vector<at::Tensor>& fetched : values) {
+      take(std::move(fetched));
+      meter.advance();
+    }
   }
 }
 
@@ -150,11 +198,8 @@ void InferenceRunner::hand_out(const std::vector<at::Tensor>& values) {
 }
 
 Feeds InferenceRunner::feeds(const DataPoint& datapoint) const {
-  const std::vector<TensorSpec>& inputs = tower_->op().inputs();
-  TP_CHECK(datapoint.size() == inputs.size(), "InferenceRunner",
-           "a datapoint has {} components, '{}' has {} inputs ({}). Make the dataflow yield one "
-           "tensor per input.",
-           datapoint.size(), tower_->name(), inputs.size(), names_of(inputs));
+  const std::vector<TensorSpec>& inputs = towers_[0].op().inputs();
+  check_batch_size(inputs, datapoint);
   Feeds feeds;
   for (size_t i = 0; i < inputs.size(); ++i) feeds.emplace(inputs[i].name, datapoint[i]);
   return feeds;

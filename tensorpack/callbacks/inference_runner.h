@@ -19,10 +19,14 @@
 #include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/input_source.h"
 #include "tensorpack/input_source/staging_input.h"
+#include "tensorpack/parallel/data_parallel.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/owned_list.h"
+#include "tensorpack/utils/worker_team.h"
 
 namespace tensorpack {
+
+class ProgressMeter;
 
 /// The data of an InferenceRunner: a dataflow or an input source, by value or by unique_ptr.
 class InferenceInput {
@@ -53,6 +57,9 @@ struct InferenceRunnerOptions {
   std::optional<TowerFunc> tower_func = {};
   std::vector<TensorSpec> inputs = {};
   std::optional<c10::Device> device = {};  ///< the graph's when empty
+  /// Several devices, or one several times (Devices::cpu(2)): a tower on each, which run at the
+  /// same time on a datapoint each. Inferencers see the datapoints in the order of the data.
+  Devices devices = {};
   /// Every process that trains runs the model on data of its own, which shard({.equal = false})
   /// divides, and all hand each other what they computed: inferencers see it all, in the order of
   /// the processes, and report the same everywhere. Otherwise the chief does all.
@@ -78,8 +85,13 @@ class InferenceRunner final : public Callback {
   void after_train() override { input_.stop(); }
 
  private:
+  using Take = std::function<void(std::vector<at::Tensor>)>;
+
+  void build_towers();
   void check_fetches();
-  void run_pass(const std::function<void(std::vector<at::Tensor>)>& take);
+  void run_pass(const Take& take);
+  void run_on_one(ProgressMeter& meter, const Take& take);
+  void run_on_several(ProgressMeter& meter, const Take& take);
   void run_pass_on_all(ProcessGroup& processes);
   void hand_out(const std::vector<at::Tensor>& values);
   Feeds feeds(const DataPoint& datapoint) const;
@@ -87,7 +99,10 @@ class InferenceRunner final : public Callback {
   InferenceInput input_;
   OwnedList<Inferencer> inferencers_;
   InferenceRunnerOptions options_;
-  std::optional<TowerHandle> tower_;
+  std::vector<TowerHandle> towers_;
+  // Of several towers: a session and a thread each, so that none waits for another.
+  std::vector<std::unique_ptr<Session>> sessions_;
+  std::unique_ptr<WorkerTeam> team_;
   Fetches fetches_;                           // of all inferencers, each once
   std::vector<std::vector<size_t>> indices_;  // for each inferencer, into fetches_
 };

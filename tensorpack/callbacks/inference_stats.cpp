@@ -6,7 +6,7 @@
 
 #include <span>
 
-#include "tensorpack/callbacks/class_name.h"
+#include "tensorpack/utils/class_name.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {

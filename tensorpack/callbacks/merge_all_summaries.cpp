@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
-#include "tensorpack/tower/summary.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/regex.h"
 
 namespace tensorpack {
 namespace {
@@ -18,6 +20,15 @@ bool is_average(const Variable& variable) {
          (variable.name.starts_with("EMA/") || variable.name.starts_with("EMA_weight/"));
 }
 
+void put_summary(Monitors& monitors, const std::string& name, const at::Tensor& values,
+                 SummaryType type) {
+  if (type == SummaryType::kHistogram) {
+    monitors.put_histogram(name, values);
+  } else {
+    monitors.put_scalar(name, detail::summarize(values, type));
+  }
+}
+
 }  // namespace
 
 MergeAllSummaries::MergeAllSummaries(MergeAllSummariesOptions options) : options_(options) {
@@ -26,12 +37,85 @@ MergeAllSummaries::MergeAllSummaries(MergeAllSummariesOptions options) : options
            options_.period);
 }
 
+void MergeAllSummaries::before_train() {
+  fetched_.clear();
+  summaries_ = &detail::summaries_of(graph());
+  for (const auto& [name, text] : summaries_->texts) {
+    trainer().monitors().put_text(name, text);
+  }
+}
+
+bool MergeAllSummaries::is_due() const {
+  return trainer().loop().is_last_step_of_epoch() ||
+         (options_.period > 0 && (local_step() + 1) % options_.period == 0);
+}
+
+// In a step of several runs each summary is taken from the first that has it.
+RunArgs MergeAllSummaries::before_run(RunContext& context) {
+  if (summaries_->tensors.empty() || !is_due()) return {};
+  const auto is_taken = [&](const detail::TensorSummary& summary) {
+    for (const Fetched& run : fetched_) {
+      for (const auto& taken : run.summaries) {
+        if (taken.fetch == summary.fetch) return true;
+      }
+    }
+    return false;
+  };
+  Fetched run;
+  RunArgs args;
+  for (const detail::TensorSummary& summary : summaries_->tensors) {
+    if (!context.op().has_output(summary.fetch) || is_taken(summary)) continue;
+    run.summaries.push_back(summary);
+    args.fetches.push_back(summary.fetch);
+  }
+  if (!args.fetches.empty()) fetched_.push_back(std::move(run));
+  return args;
+}
+
+void MergeAllSummaries::after_run(RunContext&, const FetchedValues& values) {
+  if (!values.empty()) fetched_.back().values = values;
+}
+
 void MergeAllSummaries::trigger_step() {
-  const bool is_due = trainer().loop().is_last_step_of_epoch() ||
-                      (options_.period > 0 && (local_step() + 1) % options_.period == 0);
-  if (!is_due) return;
+  if (!is_due()) return;
   for (const auto& [name, value] : moving_summaries(graph())) {
     trainer().monitors().put_scalar(name, value);
+  }
+  put_tensors();
+  put_params();
+}
+
+void MergeAllSummaries::put_tensors() {
+  Monitors& monitors = trainer().monitors();
+  for (const Fetched& run : std::exchange(fetched_, {})) {
+    for (size_t i = 0; i < run.values.size(); ++i) {
+      const auto& [name, fetch, is_image, type] = run.summaries[i];
+      if (is_image) {
+        monitors.put_image(name, run.values[i]);
+      } else {
+        put_summary(monitors, name, run.values[i], type);
+      }
+    }
+  }
+}
+
+void MergeAllSummaries::put_params() {
+  for (const ParamSummary& param : summaries_->params) {
+    const std::regex regex = compile_regex("add_param_summary", param.regex);
+    bool is_found = false;
+    for (const Variable* variable : graph().variables().trainable()) {
+      if (!std::regex_match(variable->name, regex)) continue;
+      is_found = true;
+      for (const SummaryType type : param.types) {
+        put_summary(trainer().monitors(),
+                    "param-summary/" + variable->name + detail::suffix_of(type), variable->tensor,
+                    type);
+      }
+    }
+    if (!is_found) {
+      log::warning_once("[add_param_summary] no trainable variable has a name like '{}'.",
+                        param.regex);
+    }
   }
 }
 

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "tensorpack/callbacks/callback.h"
+#include "tensorpack/tower/summary.h"
 
 namespace tensorpack {
 
@@ -12,18 +14,33 @@ struct MergeAllSummariesOptions {
   int64_t period = 0;
 };
 
-/// Hands every moving average (see add_moving_summary()) to the monitors, after the last step of
-/// each epoch. One of the default callbacks.
+/// Hands what the tower function wants to be watched (see tower/summary.h) to the monitors, after
+/// the last step of each epoch: moving averages, tensors of that very step, images, parameters.
+/// Texts are handed over before training. One of the default callbacks.
 class MergeAllSummaries final : public Callback {
  public:
   explicit MergeAllSummaries(MergeAllSummariesOptions options = {});
 
+  void before_train() override;
+  RunArgs before_run(RunContext& context) override;
+  void after_run(RunContext& context, const FetchedValues& values) override;
   void trigger_step() override;
   /// The averages as they are: after a restart they go on.
   std::string save_state() const override;
   void load_state(const std::string& state) override;
 
  private:
+  bool is_due() const;
+  void put_tensors();
+  void put_params();
+
+  // Some summaries of a run, and their values.
+  struct Fetched {
+    std::vector<detail::TensorSummary> summaries = {};
+    FetchedValues values = {};
+  };
+  std::vector<Fetched> fetched_;                  // of the runs of this step
+  const detail::Summaries* summaries_ = nullptr;  // of the graph, which owns them
   MergeAllSummariesOptions options_;
 };
 

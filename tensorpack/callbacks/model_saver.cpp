@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/callbacks/model_saver.h"
 
-#include <chrono>
-#include <thread>
-
 #include "tensorpack/checkpoint/generator_state.h"
 #include "tensorpack/parallel/rank_state.h"
 #include "tensorpack/utils/error.h"
@@ -13,6 +10,18 @@
 namespace tensorpack {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+NamedTensors saved_variables(const Graph& graph) {
+  NamedTensors variables;
+  for (const Variable& variable : graph.variables().all()) {
+    if (variable.is_saved()) variables.emplace(variable.name, variable.tensor.detach());
+  }
+  return variables;
+}
+
+}  // namespace
 
 void ModelSaver::setup_graph() {
   if (!trainer().is_chief()) return;
@@ -42,11 +51,14 @@ void ModelSaver::before_train() {
     throw make_error("ModelSaver", "cannot write to the directory '{}': {}. Choose another one.",
                      dir_.string(), error.what());
   }
-  checkpoints_.emplace(dir_,
-                       CheckpointDirectoryOptions{
-                           .max_to_keep = options_.max_to_keep,
-                           .keep_checkpoint_every_n_hours = options_.keep_checkpoint_every_n_hours,
-                       });
+  writer_ = std::make_unique<CheckpointWriter>(
+      CheckpointDirectory(
+          dir_, {.max_to_keep = options_.max_to_keep,
+                 .keep_checkpoint_every_n_hours = options_.keep_checkpoint_every_n_hours}),
+      CheckpointWriterOptions{.background = options_.background,
+                              .retries = options_.retries,
+                              .seconds_between_retries = options_.seconds_between_retries});
+  writer_->reserve(saved_variables(graph()));
 }
 
 void ModelSaver::after_triggers() {
@@ -63,19 +75,25 @@ void ModelSaver::gather_and_save() {
   generators_.clear();
 }
 
-Checkpoint ModelSaver::take_checkpoint() const {
+Checkpoint take_checkpoint(TrainerBase& trainer) {
   Checkpoint checkpoint{
-      .global_step = global_step(),
-      .epoch_num = epoch_num(),
-      .extra = generators_.empty() ? save_generators(graph()) : generators_,
+      .variables = saved_variables(trainer.graph()),
+      .global_step = trainer.global_step(),
+      .epoch_num = trainer.epoch_num(),
+      .extra = save_generators(trainer.graph()),
   };
-  checkpoint.extra.merge(trainer().callback_states());
-  if (in_epoch_) checkpoint.extra.emplace(kStepsDoneInEpoch, std::to_string(local_step() + 1));
-  for (const Variable& variable : graph().variables().all()) {
-    if (!variable.is_saved()) continue;
-    checkpoint.variables.emplace(variable.name, variable.tensor.detach());
-    if (variable.role == VariableRole::kGlobal) checkpoint.training_only.insert(variable.name);
+  checkpoint.extra.merge(trainer.callback_states());
+  for (const Variable& variable : trainer.graph().variables().all()) {
+    const bool is_training_only = variable.is_saved() && variable.role == VariableRole::kGlobal;
+    if (is_training_only) checkpoint.training_only.insert(variable.name);
   }
+  return checkpoint;
+}
+
+Checkpoint ModelSaver::take_checkpoint() const {
+  Checkpoint checkpoint = tensorpack::take_checkpoint(trainer());
+  for (const auto& [name, state] : generators_) checkpoint.extra[name] = state;
+  if (in_epoch_) checkpoint.extra.emplace(kStepsDoneInEpoch, std::to_string(local_step() + 1));
   return checkpoint;
 }
 
@@ -84,36 +102,22 @@ void ModelSaver::save() {
   failure_.clear();
   if (!trainer().is_chief()) return;
   try {
-    write();
+    for (MonitorBase& monitor : trainer().monitors().all()) monitor.flush();
+    writer_->save(take_checkpoint());
   } catch (const std::exception& error) {
     failure_ =
-        fmt::format("the checkpoint of step {} was not saved: {}", global_step(), error.what());
+        fmt::format("the checkpoint of step {} was not taken: {}", global_step(), error.what());
     log::error("[ModelSaver] {}", failure_);
-  }
-}
-
-void ModelSaver::write() {
-  for (MonitorBase& monitor : trainer().monitors().all()) monitor.flush();
-  const Checkpoint checkpoint = take_checkpoint();
-  for (int64_t attempt = 0;; ++attempt) {
-    try {
-      const fs::path path = checkpoints_->save(checkpoint);
-      log::info("Model saved to '{}'.", path.string());
-      return;
-    } catch (const std::exception& error) {
-      if (attempt == options_.retries) throw;
-      log::warning("[ModelSaver] {} It is tried again.", error.what());
-      std::this_thread::sleep_for(std::chrono::duration<double>(options_.seconds_between_retries));
-    }
   }
 }
 
 void ModelSaver::after_train() {
   // Other processes may not come here, and without their random numbers it would not be exact.
   if (is_due_ && trainer().processes() == nullptr) save();
-  TP_CHECK(failure_.empty(), "ModelSaver",
-           "{} It was to be the last one: what was trained since the one before is lost.",
-           failure_);
+  const std::string unwritten = writer_ ? writer_->wait() : "";
+  const std::string& failure = failure_.empty() ? unwritten : failure_;
+  TP_CHECK(failure.empty(), "ModelSaver",
+           "{} It was to be the last one: what was trained since the one before is lost.", failure);
 }
 
 }  // namespace tensorpack

@@ -2,17 +2,21 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
+#include <memory>
 #include <string>
 
 #include "tensorpack/callbacks/callback.h"
-#include "tensorpack/checkpoint/checkpoint_directory.h"
+#include "tensorpack/checkpoint/checkpoint_writer.h"
 
 namespace tensorpack {
 
 /// The key in Checkpoint::extra of a checkpoint made within an epoch: how many of its steps were
 /// made. Absent when the epoch was complete.
 inline constexpr const char* kStepsDoneInEpoch = "steps_done_in_epoch";
+
+/// All that a training has to save, as it is now: variables, step, epoch, and the states of random
+/// number generators and callbacks.
+Checkpoint take_checkpoint(TrainerBase& trainer);
 
 struct ModelSaverOptions {
   /// How many of the last checkpoints are kept; 0 keeps all.
@@ -24,14 +28,18 @@ struct ModelSaverOptions {
   /// How often a checkpoint that cannot be written is tried again, and how long to wait before.
   int64_t retries = 2;
   double seconds_between_retries = 1;
+  /// Whether training goes on while a checkpoint is written. For that all variables are copied, to
+  /// as much memory of the host as a checkpoint takes on the disk.
+  bool background = true;
 };
 
 /// Saves all variables, except local ones, to `model-<global_step>.safetensors` when triggered, and
 /// when SIGTERM ends the training. The checkpoint holds all that is needed to go on exactly: the
 /// epoch, the step, and the states of the random number generators, the data and the callbacks too.
 ///
-/// It is written when all callbacks and monitors are done with the step or epoch, so that none of
-/// their work is missing after a restart; should one of them fail, it is still written.
+/// It is taken when all callbacks and monitors are done with the step or epoch, so that none of
+/// their work is missing after a restart; should one of them fail, it is still taken. Then it is
+/// written in the background; the end of training waits for that.
 ///
 /// Throws Error before the first step when there is no directory or it cannot be written. Later a
 /// checkpoint that cannot be written is an error in the log, and training goes on; there is never
@@ -58,16 +66,15 @@ class ModelSaver final : public Callback {
  private:
   void gather_and_save();
   void save();
-  void write();
-  Checkpoint take_checkpoint() const;
+  Checkpoint take_checkpoint() const;  // of all processes, and within an epoch
 
   ModelSaverOptions options_;
   std::filesystem::path dir_;
   bool in_epoch_ = false;
   bool is_due_ = false;
-  std::string failure_;                            // why the last checkpoint was not saved
-  std::map<std::string, std::string> generators_;  // of all processes, when they were gathered
-  std::optional<CheckpointDirectory> checkpoints_;
+  std::string failure_;    // why the last checkpoint was not taken
+  StateTexts generators_;  // of all processes, when they were gathered
+  std::unique_ptr<CheckpointWriter> writer_;
 };
 
 }  // namespace tensorpack

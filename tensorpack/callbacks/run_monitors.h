@@ -11,12 +11,14 @@ class RunMonitors final : public Callback {
  public:
   RunMonitors() { set_chief_only(false); }
 
-  void before_train() override { tell(&MonitorBase::before_train); }
+  void before_train() override;
   void trigger_step() override { tell(&MonitorBase::trigger_step); }
   void trigger_epoch() override { tell(&MonitorBase::trigger_epoch); }
   void after_train() override { tell(&MonitorBase::after_train); }
 
  private:
+  void put_graph() const;
+  void put_setup() const;
   void tell(void (MonitorBase::*event)(const LoopState&)) const {
     for (MonitorBase& monitor : trainer().monitors().all()) (monitor.*event)(trainer().loop());
   }

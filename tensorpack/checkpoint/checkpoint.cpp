@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/checkpoint/checkpoint.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/ranges.h>
 #include <torch/types.h>
 #include <torch/version.h>
@@ -57,6 +58,19 @@ std::string checksum_of(const at::Tensor& tensor) {
   return fmt::format("{:016x}", xxh64(bytes, xxh64(kind)));
 }
 
+// Of all of them, in their order, on all cores: reading memory takes as long as reading a file.
+std::vector<std::string> checksums_of(const NamedTensors& tensors) {
+  std::vector<const at::Tensor*> list;
+  for (const auto& [name, tensor] : tensors) list.push_back(&tensor);
+  std::vector<std::string> sums(list.size());
+  at::parallel_for(0, static_cast<int64_t>(list.size()), 1, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      sums[i] = checksum_of(*list[i]);
+    }
+  });
+  return sums;
+}
+
 // Of all other texts in the metadata.
 std::string checksum_of(const Metadata& metadata) {
   uint64_t hash = 0;
@@ -80,9 +94,11 @@ void verify_checksums(const fs::path& path, const SafetensorsFile& file) {
   if (entry(kMetadataChecksumKey) != checksum_of(file.metadata))
     throw damaged(path, "its metadata");
   const auto checksums = nlohmann::json::parse(entry(kTensorChecksumsKey), nullptr, false);
+  const std::vector<std::string> sums = checksums_of(file.tensors);
+  auto sum = sums.begin();
   for (const auto& [name, tensor] : file.tensors) {
     const bool is_right =
-        checksums.is_object() && checksums.contains(name) && checksums[name] == checksum_of(tensor);
+        checksums.is_object() && checksums.contains(name) && checksums[name] == *sum++;
     if (!is_right) throw damaged(path, fmt::format("'{}'", name));
   }
 }
@@ -153,6 +169,8 @@ Checkpoint load_file(const fs::path& path) {
 }
 
 }  // namespace
+
+bool is_checkpoint(const Metadata& metadata) { return metadata.contains(kFormatKey); }
 
 void save_checkpoint(const fs::path& path, const Checkpoint& checkpoint) {
   Metadata metadata = {

@@ -4,11 +4,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <set>
 #include <string>
 
 #include "tensorpack/checkpoint/safetensors.h"
+#include "tensorpack/checkpoint/state_texts.h"
 
 namespace tensorpack {
 
@@ -21,8 +21,11 @@ struct Checkpoint {
   int64_t global_step = 0;
   int64_t epoch_num = 0;
   /// Whatever else is needed to go on, by a name of its owner's choice.
-  std::map<std::string, std::string> extra = {};
+  StateTexts extra = {};
 };
+
+/// Whether a file says of itself that it is a checkpoint, and not only some tensors.
+bool is_checkpoint(const Metadata& metadata);
 
 /// Writes a checkpoint to the file `path`, all or nothing.
 void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint);

@@ -57,8 +57,8 @@ at::Tensor from_hex(const std::string& name, const std::string& text) {
 
 }  // namespace
 
-std::map<std::string, std::string> save_generators(const Graph& graph) {
-  std::map<std::string, std::string> states;
+StateTexts save_generators(const Graph& graph) {
+  StateTexts states;
   for (auto [name, generator] : generators(graph)) {
     std::lock_guard<std::mutex> lock(generator.mutex());
     states.emplace(name, to_hex(generator.get_state()));
@@ -66,7 +66,7 @@ std::map<std::string, std::string> save_generators(const Graph& graph) {
   return states;
 }
 
-void restore_generators(const Graph& graph, const std::map<std::string, std::string>& states) {
+void restore_generators(const Graph& graph, const StateTexts& states) {
   for (auto [name, generator] : generators(graph)) {
     const auto found = states.find(name);
     if (found == states.end()) continue;

@@ -91,7 +91,8 @@ at::Tensor read_tensor(std::istream& in, const TensorEntry& entry) {
   return tensor;
 }
 
-SafetensorsFile read(std::istream& in, int64_t file_size) {
+// Leaves the stream where the bytes of the tensors begin.
+SafetensorsHeader read_header(std::istream& in, int64_t file_size) {
   require(file_size >= kLengthBytes, "it has only {} bytes", file_size);
   std::array<char, kLengthBytes> length_bytes;
   require(in.read(length_bytes.data(), kLengthBytes).good(), "it cannot be read");
@@ -102,14 +103,27 @@ SafetensorsFile read(std::istream& in, int64_t file_size) {
   std::string text(length, '\0');
   require(length == 0 || in.read(text.data(), static_cast<std::streamsize>(length)).good(),
           "its header cannot be read");
+  return detail::parse_header(text, file_size - kLengthBytes - static_cast<int64_t>(length));
+}
 
-  const auto data_size = file_size - kLengthBytes - static_cast<int64_t>(length);
-  auto header = detail::parse_header(text, data_size);
-  SafetensorsFile file{.metadata = std::move(header.metadata)};
-  for (const TensorEntry& entry : header.entries) {
-    file.tensors.emplace(entry.name, read_tensor(in, entry));
+// Opens a file and has `read` read it.
+template <typename Read>
+auto read_file_by(const fs::path& path, Read read) {
+  std::error_code not_a_file;
+  const auto size = fs::file_size(path, not_a_file);
+  std::ifstream in(path, std::ios::binary);
+  TP_CHECK(!not_a_file && in, "read_safetensors",
+           "cannot open '{}': {}. Check the path and its permissions.", path.string(),
+           not_a_file ? not_a_file.message() : std::strerror(errno));
+  try {
+    return read(in, static_cast<int64_t>(size));
+  } catch (const detail::Malformed& e) {
+    throw make_error(
+        "read_safetensors",
+        "'{}' is not a valid safetensors file: {}. It is damaged or of another format; "
+        "use another file.",
+        path.string(), e.what());
   }
-  return file;
 }
 
 }  // namespace
@@ -131,21 +145,18 @@ void write_safetensors(const fs::path& path, const NamedTensors& tensors,
 }
 
 SafetensorsFile read_safetensors(const fs::path& path) {
-  std::error_code not_a_file;
-  const auto size = fs::file_size(path, not_a_file);
-  std::ifstream in(path, std::ios::binary);
-  TP_CHECK(!not_a_file && in, "read_safetensors",
-           "cannot open '{}': {}. Check the path and its permissions.", path.string(),
-           not_a_file ? not_a_file.message() : std::strerror(errno));
-  try {
-    return read(in, static_cast<int64_t>(size));
-  } catch (const detail::Malformed& e) {
-    throw make_error(
-        "read_safetensors",
-        "'{}' is not a valid safetensors file: {}. It is damaged or of another format; "
-        "use another file.",
-        path.string(), e.what());
-  }
+  return read_file_by(path, [](std::istream& in, int64_t file_size) {
+    SafetensorsHeader header = read_header(in, file_size);
+    SafetensorsFile file{.metadata = std::move(header.metadata)};
+    for (const TensorEntry& entry : header.entries) {
+      file.tensors.emplace(entry.name, read_tensor(in, entry));
+    }
+    return file;
+  });
+}
+
+SafetensorsHeader read_safetensors_header(const fs::path& path) {
+  return read_file_by(path, read_header);
 }
 
 }  // namespace tensorpack

@@ -11,6 +11,10 @@
 
 namespace tensorpack {
 
+namespace detail {
+struct SafetensorsHeader;
+}
+
 /// Free texts stored beside the tensors.
 using Metadata = std::map<std::string, std::string>;
 
@@ -28,5 +32,9 @@ void write_safetensors(const std::filesystem::path& path, const NamedTensors& te
 
 /// Reads a whole file into CPU tensors. Throws Error that names the file and what is wrong with it.
 SafetensorsFile read_safetensors(const std::filesystem::path& path);
+
+/// Reads what a file says of its tensors, but not the tensors; for which include
+/// tensorpack/checkpoint/detail/safetensors_header.h. Throws Error as read_safetensors() does.
+detail::SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
 
 }  // namespace tensorpack

@@ -6,6 +6,9 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include "tensorpack/cuda/kernels/device_launcher.h"
+#include "tensorpack/cuda/memset_nodes.h"
+#include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 
 namespace tensorpack::cuda {
@@ -31,6 +34,42 @@ void check_room() {
   const auto options = at::TensorOptions(at::kCUDA).dtype(at::kLong);
   const at::Tensor seed = at::empty({1}, options);
   const at::Tensor offset = at::empty({1}, options);
+}
+
+// Older libtorch instantiates a graph at once, and shows nobody what was captured.
+template <typename Graph>
+constexpr bool kKeepsGraph = requires(Graph graph) {
+  Graph(true);
+  graph.raw_cuda_graph();
+  graph.instantiate();
+};
+
+template <typename Graph>
+Graph make_graph() {
+  if constexpr (kKeepsGraph<Graph>) {
+    return Graph(/*keep_graph=*/true);
+  } else {
+    return Graph();
+  }
+}
+
+// See Note [Memsets in graphs].
+void replace_memsets_of(void* graph) {
+  if (device_launcher() == nullptr) return;
+  try {
+    const int replaced = replace_memsets(graph, function_of(fill_source()), driver());
+    log::debug("{} memsets of a captured graph became kernels.", replaced);
+  } catch (const Error& error) {
+    log::warning_once("Memsets stay in captured graphs: {}", error.what());
+  }
+}
+
+template <typename Graph>
+void instantiate(Graph& graph, bool replaces_memsets) {
+  if constexpr (kKeepsGraph<Graph>) {
+    if (replaces_memsets) replace_memsets_of(graph.raw_cuda_graph());
+    graph.instantiate();
+  }
 }
 
 // libtorch leaves a failed capture half open.
@@ -64,8 +103,9 @@ std::mutex& capturing() {
 
 }  // namespace
 
-CaptureSpace::CaptureSpace(c10::DeviceIndex device)
+CaptureSpace::CaptureSpace(c10::DeviceIndex device, bool replaces_memsets)
     : device(device),
+      replaces_memsets(replaces_memsets),
       stream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device)),
       pool(at::cuda::graph_pool_handle()),
       keeper_(std::make_unique<Capture>(*this, at::Generator())) {
@@ -76,7 +116,11 @@ CaptureSpace::CaptureSpace(c10::DeviceIndex device)
 CaptureSpace::~CaptureSpace() = default;
 
 Capture::Capture(const CaptureSpace& space, const at::Generator& generator)
-    : space_(space), generator_(generator), turn_(capturing()), on_stream_(space.stream) {
+    : space_(space),
+      generator_(generator),
+      turn_(capturing()),
+      on_stream_(space.stream),
+      graph_(make_graph<at::cuda::CUDAGraph>()) {
   c10::cuda::device_synchronize();
   // What earlier runs left in the cache would stand beside the memory of the capture.
   c10::cuda::CUDACachingAllocator::emptyCache();
@@ -98,6 +142,7 @@ void Capture::end() {
   graph_.capture_end();
   on_stream_.reset();
   turn_.unlock();
+  instantiate(graph_, space_.replaces_memsets);
 }
 
 }  // namespace tensorpack::cuda

@@ -17,12 +17,13 @@ class Capture;
 /// Where captures happen: a stream that does nothing else, and memory they share. Captured work
 /// that shares memory must be launched on one stream, as an executor does.
 struct CaptureSpace {
-  explicit CaptureSpace(c10::DeviceIndex device);
+  explicit CaptureSpace(c10::DeviceIndex device, bool replaces_memsets = true);
   ~CaptureSpace();
   CaptureSpace(const CaptureSpace&) = delete;
   CaptureSpace& operator=(const CaptureSpace&) = delete;
 
   c10::DeviceIndex device;
+  bool replaces_memsets;  // see Note [Memsets in graphs]
   c10::cuda::CUDAStream stream;
   at::cuda::MempoolId_t pool;
 
@@ -52,7 +53,7 @@ class Capture {
   at::Generator generator_;
   std::unique_lock<std::mutex> turn_;
   std::optional<c10::cuda::CUDAStreamGuard> on_stream_;  // until it has ended
-  at::cuda::CUDAGraph graph_;
+  at::cuda::CUDAGraph graph_;  // keeps what was captured, where libtorch can
 };
 
 }  // namespace tensorpack::cuda

@@ -89,6 +89,14 @@ Driver open_driver() {
   library.find(driver.set_attribute, "cuFuncSetAttribute");
   library.find(driver.launch, "cuLaunchKernel");
   library.find(driver.error_text, "cuGetErrorString");
+  library.find(driver.graph_nodes, "cuGraphGetNodes");
+  library.find(driver.node_type, "cuGraphNodeGetType");
+  library.find(driver.nodes_before, "cuGraphNodeGetDependencies");
+  library.find(driver.nodes_after, "cuGraphNodeGetDependentNodes");
+  library.find(driver.memset_parameters, "cuGraphMemsetNodeGetParams");
+  library.find(driver.add_kernel_node, "cuGraphAddKernelNode");
+  library.find(driver.add_dependencies, "cuGraphAddDependencies");
+  library.find(driver.destroy_node, "cuGraphDestroyNode");
   return driver;
 }
 

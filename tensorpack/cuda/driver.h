@@ -22,6 +22,26 @@ struct Nvrtc {
   const char* (*error_text)(int result) = nullptr;
 };
 
+// CUDA_MEMSET_NODE_PARAMS of cuda.h.
+struct MemsetParameters {
+  unsigned long long destination = 0;
+  size_t pitch = 0;
+  unsigned value = 0;
+  unsigned element_size = 1;
+  size_t width = 0;  // in elements
+  size_t height = 1;
+};
+
+// CUDA_KERNEL_NODE_PARAMS of cuda.h.
+struct KernelNodeParameters {
+  void* function = nullptr;
+  unsigned grid[3] = {1, 1, 1};
+  unsigned block[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;
+  void** arguments = nullptr;
+  void** extra = nullptr;
+};
+
 // As in cuda.h.
 struct Driver {
   int (*current_device)(int* device) = nullptr;
@@ -33,6 +53,15 @@ struct Driver {
                 unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream,
                 void** arguments, void** extra) = nullptr;
   int (*error_text)(int result, const char** text) = nullptr;
+  int (*graph_nodes)(void* graph, void** nodes, size_t* count) = nullptr;
+  int (*node_type)(void* node, int* type) = nullptr;
+  int (*nodes_before)(void* node, void** nodes, size_t* count) = nullptr;
+  int (*nodes_after)(void* node, void** nodes, size_t* count) = nullptr;
+  int (*memset_parameters)(void* node, MemsetParameters* parameters) = nullptr;
+  int (*add_kernel_node)(void** node, void* graph, void* const* before, size_t count,
+                         const KernelNodeParameters* parameters) = nullptr;
+  int (*add_dependencies)(void* graph, void* const* from, void* const* to, size_t count) = nullptr;
+  int (*destroy_node)(void* node) = nullptr;
 };
 
 /// Both throw Error if the library, or a function in it, is not there.

@@ -136,7 +136,8 @@ GraphRunner::GraphRunner(std::string op_name, const Trace& trace,
 }
 
 std::vector<at::Tensor> GraphRunner::run(const std::vector<at::Tensor>& inputs) {
-  const c10::cuda::CUDAGuard on_device(space_->device);
+  // On the device, and back to this stream even if an operator throws beside it.
+  const c10::cuda::CUDAStreamGuard on_stream(c10::cuda::getCurrentCUDAStream(space_->device));
   if (may_capture_ && !is_warm_) return warm_up(inputs);
   if (may_capture_ && (!capture_ || have_moved(inputs))) {
     place_inputs(inputs);

@@ -4,14 +4,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "tensorpack/cuda/driver.h"
 #include "tensorpack/cuda/kernel_cache.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/thread.h"
+#include "tensorpack/utils/worker_team.h"
 
 namespace tensorpack::cuda {
 namespace {
@@ -100,7 +104,9 @@ class Kernels {
     Loaded& loaded = loaded_[{current_device(), kernel.text}];
     // Trying again would take as long, and fail again.
     if (!loaded.failure.empty()) throw Error(loaded.failure);
-    if (loaded.function == nullptr) load(kernel, loaded);
+    if (loaded.function == nullptr) {
+      load(kernel, loaded, [&] { return binary_of(kernel, architecture_of(current_device())); });
+    }
     if (shared_bytes > std::max(loaded.shared_bytes, kSharedBytesForAll)) {
       check_driver(driver().set_attribute(loaded.function, kMaxDynamicSharedBytes,
                                           static_cast<int>(shared_bytes)),
@@ -110,10 +116,32 @@ class Kernels {
     return loaded.function;
   }
 
-  int compiled() const {
+  // Compiling takes no lock: several at a time.
+  void prepare_all(const std::vector<KernelSource>& kernels) {
+    const int device = current_device();
+    const std::string architecture = architecture_of(device);
+    const std::vector<const KernelSource*> missing = not_loaded(device, kernels);
+    if (missing.empty()) return;
+    std::vector<std::string> binaries(missing.size());
+    std::atomic<size_t> next = 0;
+    WorkerTeam team("compile", std::min(static_cast<size_t>(affinity_cores()), missing.size()));
+    team.run([&](size_t) {
+      for (size_t i = next++; i < missing.size(); i = next++) {
+        try {
+          binaries[i] = binary_of(*missing[i], architecture);
+        } catch (const Error&) {  // again, and told, when it is launched
+        }
+      }
+    });
     const std::lock_guard lock(mutex_);
-    return compiled_;
+    for (size_t i = 0; i < missing.size(); ++i) {
+      if (binaries[i].empty()) continue;
+      Loaded& loaded = loaded_[{device, missing[i]->text}];
+      if (loaded.function == nullptr) load(*missing[i], loaded, [&] { return binaries[i]; });
+    }
   }
+
+  int compiled() const { return compiled_; }
 
  private:
   struct Loaded {
@@ -122,9 +150,23 @@ class Kernels {
     unsigned shared_bytes = 0;
   };
 
-  void load(const KernelSource& kernel, Loaded& loaded) {
+  // Each once.
+  std::vector<const KernelSource*> not_loaded(int device,
+                                              const std::vector<KernelSource>& kernels) const {
+    const std::lock_guard lock(mutex_);
+    std::map<std::string_view, const KernelSource*> found;
+    for (const KernelSource& kernel : kernels) {
+      if (!loaded_.contains({device, kernel.text})) found.emplace(kernel.text, &kernel);
+    }
+    std::vector<const KernelSource*> missing;
+    for (const auto& [text, kernel] : found) missing.push_back(kernel);
+    return missing;
+  }
+
+  template <typename Binary>
+  void load(const KernelSource& kernel, Loaded& loaded, Binary get_binary) {
     try {
-      const std::string binary = binary_of(kernel, architecture_of(current_device()));
+      const std::string binary = get_binary();
       void* module = nullptr;
       check_driver(driver().load(&module, binary.data()), "load a kernel");
       check_driver(driver().function(&loaded.function, module, kernel.name.c_str()),
@@ -150,7 +192,7 @@ class Kernels {
   mutable std::mutex mutex_;
   KernelCache cache_{default_kernel_cache()};
   std::map<std::pair<int, std::string>, Loaded> loaded_;
-  int compiled_ = 0;
+  std::atomic<int> compiled_ = 0;
 };
 
 Kernels& kernels() {
@@ -176,6 +218,10 @@ const std::optional<std::string>& obstacle_to_compiling() {
 int multiprocessor_count() { return attribute_of(current_device(), kMultiprocessorCount); }
 
 void prepare(const KernelSource& kernel) { kernels().function_of(kernel, 0); }
+
+void prepare_all(const std::vector<KernelSource>& all) { kernels().prepare_all(all); }
+
+void* function_of(const KernelSource& kernel) { return kernels().function_of(kernel, 0); }
 
 void launch(const KernelSource& kernel, const LaunchShape& shape, void** arguments, void* stream) {
   void* function = kernels().function_of(kernel, shape.shared_bytes);

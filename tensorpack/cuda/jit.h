@@ -12,6 +12,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tensorpack::cuda {
 
@@ -35,6 +36,12 @@ int multiprocessor_count();
 
 /// Compiles and loads a kernel for the current device. Throws Error if it cannot.
 void prepare(const KernelSource& kernel);
+
+/// The same for many, compiled on all cores. One that cannot be compiled is left out.
+void prepare_all(const std::vector<KernelSource>& kernels);
+
+/// The function (a CUfunction) of a kernel on the current device. Prepares it the first time.
+void* function_of(const KernelSource& kernel);
 
 /// Launches a kernel on a stream (a cudaStream_t) of the current device. `arguments` point to the
 /// values of the kernel's parameters. Prepares it the first time. Throws Error if it cannot.

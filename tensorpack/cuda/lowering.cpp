@@ -2,13 +2,18 @@
 // How programs run on CUDA: recorded as for replay, launched as CUDA graphs.
 #include "tensorpack/session/lowering.h"
 
+#include <c10/cuda/CUDAGuard.h>
+
 #include <map>
 #include <memory>
 
+#include "tensorpack/cuda/compile_ahead.h"
 #include "tensorpack/cuda/graph_runner.h"
 #include "tensorpack/cuda/passes/passes.h"
+#include "tensorpack/cuda/side_stream.h"
 #include "tensorpack/cuda/update_kernels.h"
 #include "tensorpack/graph/passes/passes.h"
+#include "tensorpack/graph/phase_log.h"
 
 namespace tensorpack {
 namespace {
@@ -22,6 +27,9 @@ class CudaLowering final : public Lowering {
     if (!op.device().is_cuda()) return Lowering::optimize(op, trace, fetches);
     cuda::optimize(trace, fetches, fusion_);
     overlap_exchanges(trace);
+    const c10::cuda::CUDAGuard on_device(op.device());
+    const PhaseLog phase(op.name(), op.device(), "compiling kernels");
+    cuda::compile_ahead(trace);
   }
 
   std::unique_ptr<ProgramRunner> make_runner(
@@ -29,7 +37,9 @@ class CudaLowering final : public Lowering {
     if (!op.device().is_cuda()) return Lowering::make_runner(op, trace, fetches);
     // Towers that run at once need memory and a stream of their own.
     auto& space = spaces_[{op.device().index(), op.state().tower}];
-    if (!space) space = std::make_shared<const cuda::CaptureSpace>(op.device().index());
+    if (!space) {
+      space = std::make_shared<const cuda::CaptureSpace>(op.device().index(), fusion_.memsets);
+    }
     return std::make_unique<cuda::GraphRunner>(op.name(), trace, fetches, op.state().generator,
                                                space);
   }
@@ -45,6 +55,7 @@ class CudaLowering final : public Lowering {
 
 std::unique_ptr<Lowering> make_cuda_lowering(FusionOptions fusion) {
   cuda::link_update_kernels();
+  cuda::link_side_stream();
   return std::make_unique<CudaLowering>(fusion);
 }
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "tensorpack/cuda/kernels/device_launcher.h"
+#include "tensorpack/cuda/kernels/kernel_list.h"
 #include "tensorpack/cuda/kernels/prelude.h"
 #include "tensorpack/cuda/kernels/update.h"
 #include "tensorpack/utils/error.h"
@@ -64,7 +64,7 @@ UpdateTensors update_tensors(TensorList variables, TensorList gradients,
 // By a kernel of ours; false if there is none here.
 template <typename Update>
 bool try_ours(const UpdateTensors& tensors, const Tensor& lr, Update update) {
-  const Launcher* launcher = fits_update(tensors, lr) ? device_launcher() : nullptr;
+  const Launcher* launcher = fits_update(tensors, lr) ? launcher_for(lr) : nullptr;
   if (launcher == nullptr) return false;
   try {
     update(*launcher);

@@ -2,8 +2,10 @@
 #include "tensorpack/dataflow/batch.h"
 
 #include <limits>
+#include <map>
 
 #include "tensorpack/dataflow/detail/collate.h"
+#include "tensorpack/dataflow/detail/padding.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -24,6 +26,7 @@ class Batch final : public DataFlow {
   void start(int64_t pass) override { flow_->start(pass); }
 
   std::optional<DataPoint> next() override {
+    if (options_.padding) return next_padded();
     // Local, so that an exception from the flow leaves no half-filled batch behind.
     detail::Collator collator(size_);
     while (collator.rows() < size_) {
@@ -48,6 +51,17 @@ class Batch final : public DataFlow {
   }
 
  private:
+  std::optional<DataPoint> next_padded() {
+    std::vector<DataPoint> points;
+    while (std::ssize(points) < size_) {
+      auto point = flow_->next();
+      if (!point) break;
+      points.push_back(std::move(*point));
+    }
+    if (points.empty() || (std::ssize(points) < size_ && !options_.remainder)) return std::nullopt;
+    return detail::stack(points, options_.padding);
+  }
+
   int64_t batches_of(int64_t points) const {
     return points / size_ + (options_.remainder && points % size_ > 0 ? 1 : 0);
   }
@@ -57,7 +71,73 @@ class Batch final : public DataFlow {
   BatchOptions options_;
 };
 
+// Collects datapoints by key; batches are as ready as they get.
+class BatchByKey final : public DataFlow {
+ public:
+  using Key = std::vector<int64_t>;
+  using KeyFunction = std::function<Key(const DataPoint&)>;
+
+  BatchByKey(DataFlowPtr flow, int64_t size, KeyFunction key, BatchOptions options)
+      : flow_(std::move(flow)), size_(size), key_(std::move(key)), options_(options) {}
+
+  void start(int64_t pass) override {
+    flow_->start(pass);
+    waiting_.clear();
+  }
+
+  std::optional<DataPoint> next() override {
+    while (auto point = flow_->next()) {
+      const Key key = key_(*point);
+      std::vector<DataPoint>& points = waiting_[key];
+      points.push_back(std::move(*point));
+      if (std::ssize(points) == size_) return stack(waiting_.extract(key));
+    }
+    if (waiting_.empty() || !options_.remainder) return std::nullopt;
+    return stack(waiting_.extract(waiting_.begin()));
+  }
+
+ private:
+  using Waiting = std::map<Key, std::vector<DataPoint>>;
+
+  DataPoint stack(Waiting::node_type points) const {
+    return detail::stack(points.mapped(), options_.padding);
+  }
+
+  DataFlowPtr flow_;
+  int64_t size_;
+  KeyFunction key_;
+  BatchOptions options_;
+  Waiting waiting_;
+};
+
+Stage by_key(const char* where, int64_t size, BatchByKey::KeyFunction key, BatchOptions options) {
+  TP_CHECK(size > 0, where, "the batch size must be positive, got {}.", size);
+  return [size, key = std::move(key), options](DataFlowPtr flow) {
+    return std::make_unique<BatchByKey>(std::move(flow), size, key, options);
+  };
+}
+
 }  // namespace
+
+Stage batch_by_key(int64_t size, std::function<int64_t(const DataPoint&)> key,
+                   BatchOptions options) {
+  return by_key(
+      "batch_by_key", size,
+      [key = std::move(key)](const DataPoint& point) { return BatchByKey::Key{key(point)}; },
+      options);
+}
+
+Stage batch_by_shape(int64_t size, size_t index, BatchOptions options) {
+  return by_key(
+      "batch_by_shape", size,
+      [index](const DataPoint& point) {
+        TP_CHECK(index < point.size(), "batch_by_shape",
+                 "there is no component {}: the datapoint has {}. Count from 0.", index,
+                 point.size());
+        return point[index].sizes().vec();
+      },
+      options);
+}
 
 Stage batch(int64_t size, BatchOptions options) {
   TP_CHECK(size > 0, "batch", "the batch size must be positive, got {}.", size);

@@ -70,10 +70,21 @@ using Stage = std::function<DataFlowPtr(DataFlowPtr)>;
 template <typename S>
 concept DataFlowStage = std::is_invocable_r_v<DataFlowPtr, S, DataFlowPtr>;
 
+class StageStats;
+
+namespace detail {
+/// Has the flow's time taken, see stage_stats.h. `inputs` are those it takes its datapoints from.
+std::shared_ptr<StageStats> meter(DataFlowPtr& flow,
+                                  std::vector<std::shared_ptr<StageStats>> inputs = {});
+}  // namespace detail
+
 /// Puts `stage` behind `flow`.
 template <DataFlowStage S>
 DataFlowPtr operator|(DataFlowPtr flow, S&& stage) {
-  return std::invoke(std::forward<S>(stage), std::move(flow));
+  auto input = detail::meter(flow);
+  DataFlowPtr result = std::invoke(std::forward<S>(stage), std::move(flow));
+  detail::meter(result, {std::move(input)});
+  return result;
 }
 
 /// Puts `stage` behind a flow held by value, which is moved in.

@@ -1,41 +1,89 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/dataflow/map.h"
 
+#include "tensorpack/dataflow/detail/map_runner.h"
+#include "tensorpack/utils/error.h"
+
 namespace tensorpack {
 namespace {
 
 class Map final : public DataFlow {
  public:
-  Map(DataFlowPtr flow, MapFunction function, bool keeps_all)
-      : flow_(std::move(flow)), function_(std::move(function)), keeps_all_(keeps_all) {}
+  Map(DataFlowPtr flow, detail::MapWork work, MapOptions options)
+      : flow_(std::move(flow)), run_("map", std::move(work), options) {}
 
-  void start(int64_t pass) override { flow_->start(pass); }
+  void start(int64_t pass) override {
+    flow_->start(pass);
+    pass_ = pass;
+    number_ = 0;
+  }
 
   std::optional<DataPoint> next() override {
     while (auto point = flow_->next()) {
-      if (auto mapped = function_(std::move(*point))) return mapped;
+      if (auto mapped = run_(std::move(*point), pass_, number_++)) return mapped;
     }
     return std::nullopt;
   }
 
   int64_t skip(int64_t count) override {
-    return keeps_all_ ? flow_->skip(count) : DataFlow::skip(count);
+    if (!run_.keeps_all()) return DataFlow::skip(count);
+    const int64_t skipped = flow_->skip(count);
+    number_ += skipped;
+    return skipped;
   }
 
-  std::optional<int64_t> size() const override { return keeps_all_ ? flow_->size() : std::nullopt; }
+  std::optional<int64_t> size() const override {
+    return run_.keeps_all() ? flow_->size() : std::nullopt;
+  }
 
  private:
   DataFlowPtr flow_;
-  MapFunction function_;
-  bool keeps_all_;
+  detail::MapRunner run_;
+  int64_t pass_ = 0;
+  int64_t number_ = 0;
 };
+
+void check_component(const char* where, size_t index, const DataPoint& point) {
+  TP_CHECK(index < point.size(), where,
+           "there is no component {}: the datapoint has {}. Count from 0.", index, point.size());
+}
 
 }  // namespace
 
-Stage detail::map_stage(MapFunction function, bool keeps_all) {
-  return [function = std::move(function), keeps_all](DataFlowPtr flow) {
-    return std::make_unique<Map>(std::move(flow), function, keeps_all);
+Stage detail::map_stage(MapWork work, MapOptions options) {
+  return [work = std::move(work), options](DataFlowPtr flow) {
+    return std::make_unique<Map>(std::move(flow), work, options);
   };
+}
+
+Stage map_component(size_t index, std::function<at::Tensor(at::Tensor)> function,
+                    MapOptions options) {
+  return map(
+      [index, function = std::move(function)](DataPoint point) {
+        check_component("map_component", index, point);
+        point[index] = function(std::move(point[index]));
+        return point;
+      },
+      options);
+}
+
+Stage filter(std::function<bool(const DataPoint&)> keep) {
+  return map([keep = std::move(keep)](DataPoint point) -> std::optional<DataPoint> {
+    if (!keep(point)) return std::nullopt;
+    return point;
+  });
+}
+
+Stage select(std::vector<size_t> components) {
+  return map([components = std::move(components)](DataPoint point) {
+    DataPoint selected;
+    selected.reserve(components.size());
+    for (const size_t index : components) {
+      check_component("select", index, point);
+      selected.push_back(point[index]);
+    }
+    return selected;
+  });
 }
 
 }  // namespace tensorpack

@@ -2,28 +2,76 @@
 #pragma once
 
 #include "tensorpack/dataflow/dataflow.h"
+#include "tensorpack/dataflow/on_error.h"
+#include "tensorpack/dataflow/rng.h"
 
 namespace tensorpack {
 
-using MapFunction = std::function<std::optional<DataPoint>(DataPoint)>;
+using MapFunction = std::function<std::optional<DataPoint>(DataPoint, Rng&)>;
+
+struct MapOptions {
+  OnError on_error = OnError::kThrow;
+  /// Where the random numbers of functions that take an Rng come from; by default global_seed().
+  std::optional<uint64_t> seed = {};
+};
 
 namespace detail {
-Stage map_stage(MapFunction function, bool keeps_all);
-}
 
-/// Applies `function` to every datapoint; one that returns std::optional drops those it maps to
-/// nullopt, and the size of the result is then not known. What it throws reaches the consumer.
-///
-/// A function that drops nothing is not called for datapoints that are skipped: what it returns
-/// should depend on the datapoint alone.
-template <std::invocable<DataPoint> Function>
-Stage map(Function function) {
-  using Result = std::invoke_result_t<Function&, DataPoint>;
+/// What a user passes to map() and its relatives, brought to one form.
+struct MapWork {
+  MapFunction function;
+  bool keeps_all = true;  ///< whether it never drops a datapoint
+};
+
+template <typename Function>
+MapWork map_work(Function function) {
+  constexpr bool is_random = std::invocable<Function&, DataPoint, Rng&>;
+  using Result =
+      typename std::conditional_t<is_random, std::invoke_result<Function&, DataPoint, Rng&>,
+                                  std::invoke_result<Function&, DataPoint>>::type;
   constexpr bool keeps_all = std::same_as<Result, DataPoint>;
   static_assert(
       keeps_all || std::same_as<Result, std::optional<DataPoint>>,
       "map: the function must return DataPoint, or std::optional<DataPoint> to drop some");
-  return detail::map_stage(std::move(function), keeps_all);
+  if constexpr (is_random) {
+    return {std::move(function), keeps_all};
+  } else {
+    return {[function = std::move(function)](DataPoint point, Rng&) mutable {
+              return std::optional<DataPoint>(function(std::move(point)));
+            },
+            keeps_all};
+  }
 }
+
+Stage map_stage(MapWork work, MapOptions options);
+
+}  // namespace detail
+
+template <typename Function>
+concept MapsDataPoints =
+    std::invocable<Function&, DataPoint> || std::invocable<Function&, DataPoint, Rng&>;
+
+/// Applies `function` to every datapoint; one that returns std::optional drops those it maps to
+/// nullopt, and the size of the result is then not known. What it throws reaches the consumer.
+///
+/// A function that takes an Rng as well gets one of its own for every datapoint, so that what it
+/// draws does not depend on what else was read.
+///
+/// A function that drops nothing is not called for datapoints that are skipped: what it returns
+/// should depend on its arguments alone.
+template <MapsDataPoints Function>
+Stage map(Function function, MapOptions options = {}) {
+  return detail::map_stage(detail::map_work(std::move(function)), options);
+}
+
+/// Applies `function`, from tensor to tensor, to the component at place `index`.
+Stage map_component(size_t index, std::function<at::Tensor(at::Tensor)> function,
+                    MapOptions options = {});
+
+/// Keeps the datapoints for which `keep` is true.
+Stage filter(std::function<bool(const DataPoint&)> keep);
+
+/// The components at these places, in this order.
+Stage select(std::vector<size_t> components);
 
 }  // namespace tensorpack

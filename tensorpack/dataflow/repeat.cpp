@@ -2,6 +2,7 @@
 #include "tensorpack/dataflow/repeat.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tensorpack/utils/error.h"
 
@@ -74,7 +75,52 @@ class Repeat final : public DataFlow {
   int64_t end_ = 0;
 };
 
+class RepeatEach final : public DataFlow {
+ public:
+  RepeatEach(DataFlowPtr flow, int64_t times) : flow_(std::move(flow)), times_(times) {}
+
+  void start(int64_t pass) override {
+    flow_->start(pass);
+    left_ = 0;
+  }
+
+  std::optional<DataPoint> next() override {
+    if (left_ == 0) {
+      point_ = flow_->next();
+      if (!point_) return std::nullopt;
+      left_ = times_;
+    }
+    return --left_ == 0 ? std::exchange(point_, std::nullopt) : point_;
+  }
+
+  int64_t skip(int64_t count) override {
+    const int64_t of_this = std::min(count, left_);
+    left_ -= of_this;
+    const int64_t whole = (count - of_this) / times_;
+    const int64_t skipped = of_this + flow_->skip(whole) * times_;
+    if (skipped < of_this + whole * times_) return skipped;
+    return skipped + DataFlow::skip(count - skipped);
+  }
+
+  std::optional<int64_t> size() const override {
+    const auto size = flow_->size();
+    if (!size) return std::nullopt;
+    return *size * times_;
+  }
+
+ private:
+  DataFlowPtr flow_;
+  int64_t times_;
+  int64_t left_ = 0;  // of `point_`
+  std::optional<DataPoint> point_;
+};
+
 }  // namespace
+
+Stage repeat_each(int64_t times) {
+  TP_CHECK(times > 0, "repeat_each", "the number of repetitions must be positive, got {}.", times);
+  return [=](DataFlowPtr flow) { return std::make_unique<RepeatEach>(std::move(flow), times); };
+}
 
 Stage repeat(int64_t times) {
   TP_CHECK(times > 0 || times == kForever, "repeat",

@@ -15,4 +15,9 @@ inline constexpr int64_t kForever = -1;
 /// Error.
 Stage repeat(int64_t times = kForever);
 
+/// Yields every datapoint `times` times in a row.
+///
+/// The tensors are shared: what comes behind must not change them in place.
+Stage repeat_each(int64_t times);
+
 }  // namespace tensorpack

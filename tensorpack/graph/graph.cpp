@@ -4,14 +4,17 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "tensorpack/graph/call_scope.h"
+#include "tensorpack/graph/failure_place.h"
 #include "tensorpack/graph/operator_watch.h"
 #include "tensorpack/graph/phase_log.h"
 #include "tensorpack/graph/random_stream.h"
 #include "tensorpack/graph/state_guard.h"
+#include "tensorpack/graph/variable_checks.h"
 #include "tensorpack/utils/device.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
@@ -37,17 +40,39 @@ std::map<std::string, TensorSpec> specs_of(const NamedTensors& tensors) {
   return outputs;
 }
 
+bool has_open_inner_dimension(const TensorSpec& spec) {
+  return std::find(spec.shape.begin() + (spec.shape.empty() ? 0 : 1), spec.shape.end(), -1) !=
+         spec.shape.end();
+}
+
+// A variable that an open dimension sizes fits the trial input alone; "" if there is none.
+std::string advice_on_open_dimensions(const std::vector<TensorSpec>& inputs) {
+  std::string advice;
+  for (const TensorSpec& spec : inputs) {
+    if (!has_open_inner_dimension(spec)) continue;
+    advice += fmt::format(
+        " The input '{}' leaves a dimension open besides the first, and the graph was built with "
+        "[{}]: if that sizes the variable, write its size into the input signature.",
+        spec.to_string(), fmt::join(spec.trial_value(c10::kCPU).sizes(), ", "));
+  }
+  return advice;
+}
+
 // Whoever runs an op, a callback with gradients switched off too, gets the same program. cuDNN's
 // choice among its kernels is one of each thread: the program, which runs on one, and the function
 // must not make different ones.
-OpBody complete(OpBody body, at::Generator generator) {
-  return [body = std::move(body),
-          generator = std::move(generator)](const std::vector<at::Tensor>& inputs) {
+OpBody complete(OpBody body, at::Generator generator, std::vector<TensorSpec> specs) {
+  return [body = std::move(body), generator = std::move(generator),
+          specs = std::move(specs)](const std::vector<at::Tensor>& inputs) {
     const at::AutoGradMode enabled(true);
     const BackwardOnThisThread backward;
     std::optional<DrawFrom> random_numbers;
     if (generator.defined()) random_numbers.emplace(generator);
-    return body(inputs);
+    try {
+      return body(inputs);
+    } catch (const ShapeMismatch& error) {
+      throw Error(error.what() + advice_on_open_dimensions(specs));
+    }
   };
 }
 
@@ -73,11 +98,12 @@ Op Graph::define(OpOptions options) {
   check_signature(options.inputs);
   const c10::Device device = check_device(options.device.value_or(options_.device));
   const at::Generator generator = this->generator(options.random_stream, device);
+  OpBody body = complete(std::move(options.body), generator, options.inputs);
   auto state = std::make_shared<Op::State>(Op::State{.kind = Op::State::Kind::kProgram,
                                                      .name = std::move(options.name),
                                                      .device = device,
                                                      .inputs = std::move(options.inputs),
-                                                     .body = complete(options.body, generator),
+                                                     .body = std::move(body),
                                                      .feeder = std::move(options.feeder),
                                                      .generator = generator,
                                                      .tower = options.tower});
@@ -104,6 +130,7 @@ void Graph::build(Op::State& state) {
   const PhaseLog phase(state.name, state.device, "building on a trial input");
   std::vector<at::Tensor> trial;
   for (const TensorSpec& spec : state.inputs) trial.push_back(spec.trial_value(state.device));
+  const FailurePlace place;
   try {
     const FreshFrame frame;
     const StateGuard guard(*this, {state.generator});
@@ -122,10 +149,12 @@ void Graph::build(Op::State& state) {
                  describe(error));
       return build(state);
     }
+    const std::string in_place = place.to_string();
     throw make_error("define '" + state.name + "'",
-                     "{} (while it was built on zeros for: {}. If only the size of the open "
+                     "{} ({}{}while it was built on zeros for: {}. If only the size of the open "
                      "dimensions is to blame, set TensorSpec::trial_shape.)",
-                     describe(error), list_inputs(state.inputs));
+                     describe(error), in_place, in_place.empty() ? "" : ", ",
+                     list_inputs(state.inputs));
   }
 }
 

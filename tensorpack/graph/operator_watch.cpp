@@ -4,6 +4,10 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include "tensorpack/graph/failure_place.h"
+#include "tensorpack/graph/trace.h"
+#include "tensorpack/graph/variable_scope.h"
+
 namespace tensorpack {
 namespace {
 
@@ -25,10 +29,15 @@ void see_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   c10::impl::ExcludeDispatchKeyGuard off(kWatchKey);
   const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kWatchKey);
   OperatorWatch* watch = current_watch();
-  if (watch == nullptr) {
-    op.redispatchBoxed(below, stack);
-  } else {
-    watch->run(op, below, stack);
+  try {
+    if (watch == nullptr) {
+      op.redispatchBoxed(below, stack);
+    } else {
+      watch->run(op, below, stack);
+    }
+  } catch (...) {
+    FailurePlace::note_operator(name_of(op), VariableScope::current_path());
+    throw;
   }
 }
 

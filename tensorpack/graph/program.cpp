@@ -9,6 +9,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "tensorpack/graph/failure_place.h"
 #include "tensorpack/graph/random_stream.h"
 #include "tensorpack/utils/error.h"
 
@@ -148,6 +149,7 @@ void Program::add_step(const Trace& trace, const Node& node, int32_t index) {
   }
   step.pop_end = static_cast<uint32_t>(pops_.size());
   steps_.push_back(step);
+  scopes_.push_back(node.scope);
 }
 
 bool Program::add_step_into_kept_buffers(const Trace& trace, const Node& node, int32_t index,
@@ -305,7 +307,12 @@ std::vector<at::Tensor> Program::run(const std::vector<at::Tensor>& inputs) {
             ? inputs[i]
             : at::empty_strided(input.sizes, input.strides, input.options).copy_(inputs[i]);
   }
-  for (position_ = 0; position_ < steps_.size(); ++position_) execute(steps_[position_]);
+  try {
+    for (position_ = 0; position_ < steps_.size(); ++position_) execute(steps_[position_]);
+  } catch (...) {
+    FailurePlace::note_operator(current_op(), scopes_[position_]);
+    throw;
+  }
   stack_.clear();
   std::vector<at::Tensor> values;
   values.reserve(fetch_ids_.size());

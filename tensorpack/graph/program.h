@@ -77,6 +77,7 @@ class Program {
   std::vector<char> kept_;  // slots that hold the same tensor in every run
   std::vector<char> fetched_;
   std::vector<Step> steps_;
+  std::vector<std::string> scopes_;  // of each step, for messages
   std::vector<Push> pushes_;
   std::vector<Pop> pops_;
   std::vector<ValueId> releases_;

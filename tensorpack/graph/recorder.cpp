@@ -13,6 +13,7 @@
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/called_functions.h"
 #include "tensorpack/graph/checksum.h"
+#include "tensorpack/graph/gradient_scopes.h"
 #include "tensorpack/graph/operator_facts.h"
 #include "tensorpack/graph/operator_watch.h"
 #include "tensorpack/graph/random_stream.h"
@@ -61,9 +62,10 @@ void copy_tensors(const c10::IValue& value, std::vector<at::Tensor>& copies) {
 // One recording in progress. Autograd may call it from threads of its own.
 class Recorder final : public OperatorWatch {
  public:
-  explicit Recorder(const RecordOptions& options)
+  Recorder(const RecordOptions& options, GradientScopes& scopes)
       : check_undeclared_writes_(options.check_undeclared_writes),
-        keep_results_(options.keep_results) {}
+        keep_results_(options.keep_results),
+        scopes_(scopes) {}
 
   ValueId add_external(const at::Tensor& tensor, ValueKind kind, const std::string& name);
   void run(const c10::OperatorHandle& op, c10::DispatchKeySet below,
@@ -113,6 +115,7 @@ class Recorder final : public OperatorWatch {
 
   const bool check_undeclared_writes_;
   const bool keep_results_;
+  GradientScopes& scopes_;
   std::mutex mutex_;
   Trace trace_;
   std::vector<char> dropped_;  // nodes that turned out to do nothing
@@ -313,7 +316,7 @@ Recorder::Pending Recorder::before(const c10::OperatorHandle& op, c10::DispatchK
   if (node.is_random && !generator_argument(op)) node.generator = DrawFrom::current();
   node.is_collective = is_collective(op);
   node.changes_metadata = changes_metadata(op);
-  node.scope = VariableScope::current_path();
+  node.scope = scopes_.current();
   bool has_tensor = false;
   bool has_mask = false;
 
@@ -473,7 +476,8 @@ void Recorder::finish(Recording& recording) {
 }  // namespace
 
 Recording record(const RecordOptions& options) {
-  auto recorder = std::make_shared<Recorder>(options);
+  GradientScopes scopes;
+  auto recorder = std::make_shared<Recorder>(options, scopes);
   TP_ASSERT(options.inputs.size() == options.input_names.size());
   for (size_t i = 0; i < options.inputs.size(); ++i) {
     recorder->add_external(options.inputs[i], ValueKind::kInput, options.input_names[i]);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/graph/variable_scope.h"
 
-#include <fmt/ranges.h>
+#include <exception>
 
 #include "tensorpack/graph/call_scope.h"
+#include "tensorpack/graph/failure_place.h"
 #include "tensorpack/graph/graph.h"
+#include "tensorpack/graph/variable_checks.h"
 #include "tensorpack/graph/variable_getter.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/string.h"
@@ -19,14 +21,6 @@ struct ScopeState {
 };
 
 ScopeState& scope_state() { return ThreadFrame::current().get<ScopeState>(); }
-
-// Names of replicas start with "tower<i>/", so the word must not occur in names users choose.
-void check_name(const char* where, const std::string& name) {
-  TP_CHECK(!name.empty() && name.front() != '/' && name.back() != '/', where,
-           "'{}' is not a name. Use letters, digits, '_' and '/' inside.", name);
-  TP_CHECK(name.find("tower") == std::string::npos, where,
-           "the name '{}' contains the reserved word 'tower'. Rename it.", name);
-}
 
 // Behind the getters: the variable itself.
 at::Tensor find_or_create(CallScope& call, const std::string& path, at::IntArrayRef shape,
@@ -55,13 +49,7 @@ at::Tensor find_or_create(CallScope& call, const std::string& path, at::IntArray
     const c10::Device home = options.device.value_or(graph.place_of_variable(device));
     variable = &graph.create_variable(path, shape, options, home, prefix);
   }
-  TP_CHECK(variable->tensor.sizes() == shape, "get_variable",
-           "'{}' was created with shape [{}] and is now asked for with shape [{}]. Use the same "
-           "shape, or another name.",
-           path, fmt::join(variable->tensor.sizes(), ", "), fmt::join(shape, ", "));
-  TP_CHECK(variable->tensor.scalar_type() == options.dtype, "get_variable",
-           "'{}' was created as {} and is now asked for as {}. Use the same dtype.", path,
-           c10::toString(variable->tensor.scalar_type()), c10::toString(options.dtype));
+  check_same_variable(*variable, path, shape, options.dtype);
   return variable->tensor.to(device);  // itself, unless the call runs on another device
 }
 
@@ -69,13 +57,14 @@ at::Tensor find_or_create(CallScope& call, const std::string& path, at::IntArray
 
 VariableScope::VariableScope(const std::string& name, Reuse reuse)
     : outer_length_(scope_state().path.size()), outer_reuse_(scope_state().reuse) {
-  check_name("VariableScope", name);
+  check_variable_name("VariableScope", name);
   if (!scope_state().path.empty()) scope_state().path += '/';
   scope_state().path += name;
   if (reuse != Reuse::kInherit) scope_state().reuse = reuse;
 }
 
 VariableScope::~VariableScope() {
+  if (std::uncaught_exceptions() > 0) FailurePlace::note_scope(scope_state().path);
   scope_state().path.resize(outer_length_);
   scope_state().reuse = outer_reuse_;
 }
@@ -90,7 +79,7 @@ std::string VariableScope::path_of(const std::string& name) {
 
 at::Tensor get_variable(const std::string& name, at::IntArrayRef shape, VariableOptions options) {
   CallScope& call = CallScope::current_or_throw("get_variable");
-  check_name("get_variable", name);
+  check_variable_name("get_variable", name);
   const std::string path = VariableScope::path_of(name);
   call.use_variable(path);
   return VariableGetterScope::get(path, std::move(options), [&](const VariableOptions& with) {
@@ -104,7 +93,7 @@ at::Tensor get_variable(const std::string& name, at::IntArrayRef shape, Initiali
 
 at::Tensor get_scalar_variable(const std::string& name, double first_value, c10::ScalarType dtype) {
   CallScope& call = CallScope::current_or_throw("get_scalar_variable");
-  check_name("get_scalar_variable", name);
+  check_variable_name("get_scalar_variable", name);
   Graph& graph = call.graph();
   const std::string& prefix = call.options().variable_prefix;
   Variable* variable = graph.variables().find(prefix + name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "tensorpack/input_source/detail/flow_stream.h"
+#include "tensorpack/dataflow/detail/flow_stream.h"
 #include "tensorpack/input_source/input_source.h"
 #include "tensorpack/utils/owned_list.h"
 
@@ -23,6 +23,8 @@ class FeedInput final : public InputSource {
   std::optional<DataPoint> next() override;
   int64_t position() const override { return position_; }
   std::optional<int64_t> size() const override { return stream_.size(); }
+  std::string name() const override { return stream_.name(); }
+  std::shared_ptr<const StageStats> stats() const override { return stream_.stats(); }
   void stop() override { stopped_ = true; }
 
  private:

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "tensorpack/dataflow/dataflow.h"
 
@@ -34,6 +35,11 @@ class InputSource {
 
   /// The source whose batches this one hands on, or this one itself.
   virtual const InputSource& origin() const { return *this; }
+
+  /// For messages: what the data comes from.
+  virtual std::string name() const { return "the input source"; }
+  /// Where the time of the source and of the flow behind it goes; null if that is not measured.
+  virtual std::shared_ptr<const StageStats> stats() const { return nullptr; }
 
   /// Ends whatever works ahead. Called after the loop, and by the destructor.
   virtual void stop() {}

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/input_source/queue_input.h"
 
-#include "tensorpack/input_source/detail/flow_stream.h"
+#include "tensorpack/dataflow/batch.h"
+#include "tensorpack/dataflow/detail/flow_stream.h"
+#include "tensorpack/dataflow/prefetch.h"
+#include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/input_source/detail/producer.h"
 #include "tensorpack/utils/error.h"
 
@@ -15,6 +18,8 @@ class QueueInput::Impl {
         size_(stream_->size()),
         capacity_(options.capacity) {
     TP_CHECK(capacity_ > 0, "QueueInput", "the capacity must be positive, got {}.", capacity_);
+    stats_ = std::make_shared<StageStats>("QueueInput", 1, capacity_);
+    stats_->inputs.push_back(stream_->stats());
   }
 
   void start(int64_t position) {
@@ -23,6 +28,7 @@ class QueueInput::Impl {
     producer_ = std::make_unique<Producer>(
         Producer::Work{.thread_name = "QueueInput",
                        .capacity = static_cast<size_t>(capacity_),
+                       .stats = stats_,
                        .start = [stream = stream_, position] { stream->seek(position); },
                        .make = [stream = stream_] { return stream->next(); }});
     position_ = position;
@@ -45,13 +51,16 @@ class QueueInput::Impl {
   }
 
   int64_t position() const { return position_; }
+  std::shared_ptr<const StageStats> stats() const { return stats_; }
   std::optional<int64_t> size() const { return size_; }
+  std::string name() const { return stream_->name(); }
   int64_t queue_size() const { return producer_ ? static_cast<int64_t>(producer_->size()) : 0; }
 
  private:
   using Producer = detail::Producer<DataPoint>;
 
   std::shared_ptr<detail::FlowStream> stream_;  // shared with the thread
+  std::shared_ptr<StageStats> stats_;
   // Asked once: while the producer runs, the flow is its alone.
   std::optional<int64_t> size_;
   int64_t capacity_;
@@ -70,7 +79,17 @@ void QueueInput::reset_state(int64_t position) { impl_->start(position); }
 std::optional<DataPoint> QueueInput::next() { return impl_->next(); }
 int64_t QueueInput::position() const { return impl_->position(); }
 std::optional<int64_t> QueueInput::size() const { return impl_->size(); }
+std::string QueueInput::name() const { return impl_->name(); }
+std::shared_ptr<const StageStats> QueueInput::stats() const { return impl_->stats(); }
 void QueueInput::stop() { impl_->stop(); }
 int64_t QueueInput::queue_size() const { return impl_->queue_size(); }
+
+QueueInput BatchQueueInput(Owned<DataFlow> flow, int64_t batch_size,
+                           BatchQueueInputOptions options) {
+  constexpr int64_t kBatches = 2;
+  DataFlowPtr points = std::move(flow);
+  return QueueInput(std::move(points) | prefetch(options.capacity) | batch(batch_size),
+                    {.capacity = kBatches, .infinite = options.infinite});
+}
 
 }  // namespace tensorpack

@@ -31,6 +31,8 @@ class QueueInput final : public InputSource {
   std::optional<DataPoint> next() override;
   int64_t position() const override;
   std::optional<int64_t> size() const override;
+  std::string name() const override;
+  std::shared_ptr<const StageStats> stats() const override;
 
   /// Waits for the flow to finish the batch it is making, and ends the thread.
   void stop() override;
@@ -42,5 +44,19 @@ class QueueInput final : public InputSource {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+struct BatchQueueInputOptions {
+  /// How many single datapoints are read ahead.
+  int64_t capacity = 3000;
+  /// Whether the passes of the flow follow each other without end; otherwise one pass is delivered.
+  bool infinite = true;
+};
+
+/// Reads single datapoints ahead and makes batches of them on another thread.
+///
+/// For flows that come in bursts: many datapoints wait, but few batches take memory. What is left
+/// over at the end of a pass is left out.
+QueueInput BatchQueueInput(Owned<DataFlow> flow, int64_t batch_size,
+                           BatchQueueInputOptions options = {});
 
 }  // namespace tensorpack

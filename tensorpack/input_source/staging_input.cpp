@@ -75,6 +75,7 @@ class StagingInput::Impl {
              "ahead {} and steps_in_flight {} must be positive.", options_.ahead,
              options_.steps_in_flight);
     size_ = source_->size();
+    stats_ = source_->stats();
     if (options_.devices.empty()) options_.devices = {options_.device};
     for (const c10::Device& device : options_.devices) {
       copiers_.push_back(device.is_cuda() ? std::make_shared<Copier>(device) : nullptr);
@@ -121,6 +122,7 @@ class StagingInput::Impl {
 
   int64_t position() const { return position_; }
   std::optional<int64_t> size() const { return size_; }
+  std::shared_ptr<const StageStats> stats() const { return stats_; }
   const InputSource& origin() const { return source_->origin(); }
 
  private:
@@ -152,6 +154,7 @@ class StagingInput::Impl {
   StagingInputOptions options_;
   // Asked once: while the producer runs, the source is its alone.
   std::optional<int64_t> size_;
+  std::shared_ptr<const StageStats> stats_;
   Copiers copiers_;
   std::deque<c10::Event> in_flight_;
   int64_t position_ = 0;
@@ -169,6 +172,7 @@ void StagingInput::reset_state(int64_t position) { impl_->start(position); }
 std::optional<DataPoint> StagingInput::next() { return impl_->next(); }
 int64_t StagingInput::position() const { return impl_->position(); }
 std::optional<int64_t> StagingInput::size() const { return impl_->size(); }
+std::shared_ptr<const StageStats> StagingInput::stats() const { return impl_->stats(); }
 void StagingInput::stop() { impl_->stop(); }
 const InputSource& StagingInput::origin() const { return impl_->origin(); }
 

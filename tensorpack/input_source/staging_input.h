@@ -41,7 +41,10 @@ class StagingInput final : public InputSource {
   int64_t position() const override;
   std::optional<int64_t> size() const override;
 
+  std::shared_ptr<const StageStats> stats() const override;
+
   const InputSource& origin() const override;
+  std::string name() const override { return origin().name(); }
 
   /// Waits for the source to finish the batch it is making, and ends the thread and the source.
   void stop() override;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/monitors/json_writer.h"
 
-#include <fmt/format.h>
-
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "tensorpack/monitors/earlier_files.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
@@ -80,20 +79,6 @@ std::optional<int64_t> last_epoch(const std::optional<json>& list) {
   const json epoch = list->back().value("epoch_num", json());
   if (!epoch.is_number_integer()) return std::nullopt;
   return epoch.get<int64_t>();
-}
-
-fs::path backup_name(const fs::path& path) {
-  const std::string name = fmt::format("{}.{}", path.string(), timestamp());
-  fs::path free = name;
-  for (int i = 1; fs::exists(free); ++i) free = fmt::format("{}-{}", name, i);
-  return free;
-}
-
-// Keeps a file that is in the way under another name, and returns that.
-fs::path move_away(const fs::path& path) {
-  const fs::path moved = backup_name(path);
-  fs::rename(path, moved);
-  return moved.filename();
 }
 
 // Whether the file ends as this class ends it, after at least one object.

@@ -2,24 +2,53 @@
 // Where the numbers of a training go.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
+#include <map>
 #include <string>
+#include <vector>
 
+#include "tensorpack/monitors/histogram.h"
+#include "tensorpack/monitors/image.h"
 #include "tensorpack/utils/loop_state.h"
 
 namespace tensorpack {
 
+struct LayerTime;
+struct RunSetup;
+struct Trace;
+
+/// What a run was started with, as texts: {"batch", "64"}.
+using HyperParams = std::map<std::string, std::string>;
+
 /// Receives what callbacks report. Override what you need; a trainer calls the methods on the
 /// training thread, in the order of its callback list, where monitors come last.
+///
+///   class Beep final : public MonitorBase {
+///    public:
+///     void process_scalar(const std::string& name, double value, const LoopState&) override {
+///       if (name == "cost" && value < 0.1) std::cout << '\a';
+///     }
+///   };
+///
+/// Values may come before before_train(), from other callbacks' before_train().
 class MonitorBase {
  public:
   virtual ~MonitorBase() = default;
 
   virtual void process_scalar(const std::string& /*name*/, double /*value*/, const LoopState&) {}
-  /// `image` is [H, W], [H, W, C] or [N, H, W, C], with values in 0..255.
-  virtual void process_image(const std::string& /*name*/, const at::Tensor& /*image*/,
-                             const LoopState&) {}
+  virtual void process_image(const std::string& /*name*/, const Image&, const LoopState&) {}
+  virtual void process_histogram(const std::string& /*name*/, const Histogram&, const LoopState&) {}
+  virtual void process_text(const std::string& /*name*/, const std::string& /*text*/,
+                            const LoopState&) {}
+  virtual void process_hyper_params(const HyperParams&, const LoopState&) {}
+
+  /// Whether process_graph() is to be called: recording a step takes the time of a few.
+  virtual bool wants_graph() const { return false; }
+  /// What a step does, once, after before_train(); see graph/dump.h for ways to look at it.
+  virtual void process_graph(const Trace&, const LoopState&) {}
+  /// What is trained and how, once, after process_graph().
+  virtual void process_setup(const RunSetup&, const LoopState&) {}
+  /// Where the time of a step goes, when somebody has measured it.
+  virtual void process_profile(const std::vector<LayerTime>&, const LoopState&) {}
 
   virtual void before_train(const LoopState&) {}
   virtual void trigger_step(const LoopState&) {}

@@ -14,10 +14,58 @@ void Monitors::put_scalar(const std::string& name, double value) {
   for (MonitorBase& monitor : monitors_) monitor.process_scalar(name, value, loop_);
 }
 
-void Monitors::put_image(const std::string& name, const at::Tensor& image) {
-  TP_CHECK(image.dim() >= 2 && image.dim() <= 4, "put_image",
-           "'{}' has {} dimensions. Give [H, W], [H, W, C] or [N, H, W, C].", name, image.dim());
+void Monitors::put_image(const std::string& name, const Image& image) {
   for (MonitorBase& monitor : monitors_) monitor.process_image(name, image, loop_);
+}
+
+void Monitors::put_image(const std::string& name, const at::Tensor& pixels) {
+  const std::vector<Image> images = [&] {
+    try {
+      return to_images(pixels);
+    } catch (const Error& error) {
+      throw make_error("put_image", "'{}': {}", name, error.what());
+    }
+  }();
+  for (size_t i = 0; i < images.size(); ++i) {
+    put_image(images.size() == 1 ? name : name + "/" + std::to_string(i), images[i]);
+  }
+}
+
+void Monitors::put_histogram(const std::string& name, const Histogram& histogram) {
+  for (MonitorBase& monitor : monitors_) monitor.process_histogram(name, histogram, loop_);
+}
+
+void Monitors::put_histogram(const std::string& name, const at::Tensor& values) {
+  put_histogram(name, make_histogram(values));
+}
+
+void Monitors::put_text(const std::string& name, const std::string& text) {
+  for (MonitorBase& monitor : monitors_) monitor.process_text(name, text, loop_);
+}
+
+void Monitors::put_hyper_params(const HyperParams& params) {
+  for (MonitorBase& monitor : monitors_) monitor.process_hyper_params(params, loop_);
+}
+
+bool Monitors::wants_graph() const {
+  for (const MonitorBase& monitor : monitors_) {
+    if (monitor.wants_graph()) return true;
+  }
+  return false;
+}
+
+void Monitors::put_graph(const Trace& trace) {
+  for (MonitorBase& monitor : monitors_) {
+    if (monitor.wants_graph()) monitor.process_graph(trace, loop_);
+  }
+}
+
+void Monitors::put_setup(const RunSetup& setup) {
+  for (MonitorBase& monitor : monitors_) monitor.process_setup(setup, loop_);
+}
+
+void Monitors::put_profile(const std::vector<LayerTime>& layers) {
+  for (MonitorBase& monitor : monitors_) monitor.process_profile(layers, loop_);
 }
 
 double Monitors::get_latest(const std::string& name) const {

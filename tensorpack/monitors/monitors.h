@@ -19,8 +19,18 @@ class Monitors {
   Monitors(OwnedList<MonitorBase> monitors, const LoopState& loop);
 
   void put_scalar(const std::string& name, double value);
-  /// `image` is [H, W], [H, W, C] or [N, H, W, C], with values in 0..255.
-  void put_image(const std::string& name, const at::Tensor& image);
+  void put_image(const std::string& name, const Image& image);
+  /// The pictures in a tensor (see to_images()) with values in 0..255; several are named `name/0`,
+  /// `name/1` ...
+  void put_image(const std::string& name, const at::Tensor& pixels);
+  void put_histogram(const std::string& name, const Histogram& histogram);
+  void put_histogram(const std::string& name, const at::Tensor& values);
+  void put_text(const std::string& name, const std::string& text);
+  void put_hyper_params(const HyperParams& params);
+  bool wants_graph() const;
+  void put_graph(const Trace& trace);
+  void put_setup(const RunSetup& setup);
+  void put_profile(const std::vector<LayerTime>& layers);
 
   /// Claims a name for what `owner` will report under it; throws an Error when another has it.
   void claim(const std::string& name, const std::string& owner);

@@ -38,11 +38,11 @@ void ScalarPrinter::process_scalar(const std::string& name, double value, const 
 
 void ScalarPrinter::trigger_step(const LoopState& loop) {
   const bool epoch_will_print = enable_epoch_ && loop.is_last_step_of_epoch();
-  if (enable_step_ && !epoch_will_print) print();
+  if (enable_step_ && !epoch_will_print) print_lines();
 }
 
 void ScalarPrinter::trigger_epoch(const LoopState&) {
-  if (enable_epoch_) print();
+  if (enable_epoch_) print_table();
 }
 
 bool ScalarPrinter::is_shown(const std::string& name) const {
@@ -50,10 +50,29 @@ bool ScalarPrinter::is_shown(const std::string& name) const {
   return whitelist_.empty() || matches_any(name, whitelist_);
 }
 
-void ScalarPrinter::print() {
+void ScalarPrinter::print_lines() {
   for (const auto& [name, value] : std::exchange(unprinted_, {})) {
     log::info("{}: {:.5g}", name, value);
   }
+}
+
+// One message, so that lines of other threads do not come between; the lines below each other.
+void ScalarPrinter::print_table() {
+  if (unprinted_.empty()) return;
+  size_t widest = 0;
+  for (const auto& [name, value] : unprinted_) widest = std::max(widest, name.size());
+  std::string table;
+  for (const auto& [name, value] : std::exchange(unprinted_, {})) {
+    const auto last = last_.find(name);
+    const std::string change = last == last_.end() || last->second == value
+                                   ? ""
+                                   : fmt::format(" {:+.3g}", value - last->second);
+    table += fmt::format("\n  {:<{}} {:<10}{}", name + ":", widest + 1,
+                         fmt::format("{:.5g}", value), change);
+    table.resize(table.find_last_not_of(' ') + 1);
+    last_[name] = value;
+  }
+  log::info("Scalars:{}", table);
 }
 
 }  // namespace tensorpack

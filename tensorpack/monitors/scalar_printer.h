@@ -20,7 +20,11 @@ struct ScalarPrinterOptions {
   std::vector<std::string> blacklist = {};
 };
 
-/// Logs the newest value of each scalar, sorted by name: "validation_error: 0.0123".
+/// Logs the newest value of each scalar, sorted by name. After an epoch it is a table, with the
+/// change since the last one that was printed:
+///
+///   cost:             0.31204    -0.0412
+///   validation_error: 0.0893     -0.0021
 ///
 /// With both options on, the last step of an epoch is printed together with the epoch. Throws Error
 /// when a regular expression is not valid.
@@ -29,19 +33,21 @@ class ScalarPrinter final : public MonitorBase {
   explicit ScalarPrinter(ScalarPrinterOptions options = {});
 
   void process_scalar(const std::string& name, double value, const LoopState& loop) override;
-  void before_train(const LoopState&) override { print(); }
+  void before_train(const LoopState&) override { print_table(); }
   void trigger_step(const LoopState& loop) override;
   void trigger_epoch(const LoopState& loop) override;
 
  private:
   bool is_shown(const std::string& name) const;
-  void print();
+  void print_lines();
+  void print_table();
 
   bool enable_step_;
   bool enable_epoch_;
   std::vector<std::regex> whitelist_;
   std::vector<std::regex> blacklist_;
   std::map<std::string, double> unprinted_;
+  std::map<std::string, double> last_;  // what the last table had
 };
 
 }  // namespace tensorpack

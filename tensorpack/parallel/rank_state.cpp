@@ -11,16 +11,16 @@ namespace {
 
 std::string prefix_of(int rank) { return "rank" + std::to_string(rank) + "/"; }
 
-std::string to_text(const RankStates& states) { return nlohmann::json(states).dump(); }
+std::string to_text(const StateTexts& states) { return nlohmann::json(states).dump(); }
 
-RankStates from_text(const std::string& text) {
-  return nlohmann::json::parse(text).get<RankStates>();
+StateTexts from_text(const std::string& text) {
+  return nlohmann::json::parse(text).get<StateTexts>();
 }
 
 }  // namespace
 
-RankStates gather_generators(const Graph& graph, ProcessGroup& processes) {
-  RankStates all;
+StateTexts gather_generators(const Graph& graph, ProcessGroup& processes) {
+  StateTexts all;
   int rank = 0;
   for (const std::string& text : processes.gather(to_text(save_generators(graph)))) {
     for (const auto& [name, state] : from_text(text)) {
@@ -31,10 +31,10 @@ RankStates gather_generators(const Graph& graph, ProcessGroup& processes) {
   return all;
 }
 
-void restore_generators_of_rank(const Graph& graph, const RankStates& states, int rank) {
+void restore_generators_of_rank(const Graph& graph, const StateTexts& states, int rank) {
   if (rank == 0) return restore_generators(graph, states);
   const std::string prefix = prefix_of(rank);
-  RankStates own;
+  StateTexts own;
   for (const auto& [name, state] : states) {
     if (name.starts_with(prefix)) own.emplace(name.substr(prefix.size()), state);
   }
@@ -44,7 +44,7 @@ void restore_generators_of_rank(const Graph& graph, const RankStates& states, in
   restore_generators(graph, own);
 }
 
-RankStates share_of_chief(const RankStates& states, ProcessGroup& processes) {
+StateTexts share_of_chief(const StateTexts& states, ProcessGroup& processes) {
   return from_text(processes.gather(processes.is_chief() ? to_text(states) : "{}")[0]);
 }
 

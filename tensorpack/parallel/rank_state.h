@@ -2,25 +2,21 @@
 // What processes that train together have each for themselves, and save and restore together.
 #pragma once
 
-#include <map>
-#include <string>
-
+#include "tensorpack/checkpoint/state_texts.h"
 #include "tensorpack/distributed/process_group.h"
 #include "tensorpack/graph/graph.h"
 
 namespace tensorpack {
 
-using RankStates = std::map<std::string, std::string>;
-
 /// save_generators() of all processes: those of the first under their own names, of the others
 /// behind "rank1/". All call it at the same time, and all get it.
-RankStates gather_generators(const Graph& graph, ProcessGroup& processes);
+StateTexts gather_generators(const Graph& graph, ProcessGroup& processes);
 
 /// Puts back what gather_generators() had of this process. Streams that it has nothing of start
 /// anew, and the log says so.
-void restore_generators_of_rank(const Graph& graph, const RankStates& states, int rank);
+void restore_generators_of_rank(const Graph& graph, const StateTexts& states, int rank);
 
 /// What the first process brings, in all of them.
-RankStates share_of_chief(const RankStates& states, ProcessGroup& processes);
+StateTexts share_of_chief(const StateTexts& states, ProcessGroup& processes);
 
 }  // namespace tensorpack

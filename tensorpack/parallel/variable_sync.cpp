@@ -3,6 +3,8 @@
 
 #include <ATen/ATen.h>
 
+#include "tensorpack/tower/tower_variable.h"
+
 namespace tensorpack {
 
 size_t copy_to_replicas(Graph& graph) {
@@ -20,7 +22,8 @@ void broadcast_variables(Graph& graph, size_t count, ProcessGroup& processes) {
   size_t seen = 0;
   for (const Variable& variable : graph.variables().all()) {
     if (seen++ == count) break;
-    if (!variable.is_replica()) processes.broadcast(variable.tensor.detach());
+    if (variable.is_replica() || is_tower_variable(variable)) continue;
+    processes.broadcast(variable.tensor.detach());
   }
 }
 

@@ -36,13 +36,15 @@ struct PredictConfig {
   GraphOptions graph = {};
 };
 
-/// A predictor with a graph, variables and a session of its own.
+/// A predictor with a graph, variables and a session of its own, which copies of it share. Several
+/// threads may call it: runs happen one after the other. For runs at the same time see
+/// MultiTowerOfflinePredictor.
 class OfflinePredictor {
  public:
   explicit OfflinePredictor(PredictConfig config);
-  OfflinePredictor(OfflinePredictor&&) noexcept = default;
-  OfflinePredictor& operator=(OfflinePredictor&&) noexcept = default;
-  ~OfflinePredictor();
+  /// Of parts that others made; they live as long as it does.
+  OfflinePredictor(std::shared_ptr<Graph> graph, std::shared_ptr<const OnlinePredictor> predictor)
+      : graph_(std::move(graph)), predictor_(std::move(predictor)) {}
 
   template <typename... Inputs>
   std::vector<at::Tensor> operator()(const Inputs&... inputs) const {
@@ -50,11 +52,12 @@ class OfflinePredictor {
   }
 
   Graph& graph() { return *graph_; }
+  const std::vector<std::string>& input_names() const { return predictor_->input_names(); }
+  const std::vector<std::string>& output_names() const { return predictor_->output_names(); }
 
  private:
-  std::unique_ptr<Graph> graph_;
-  std::unique_ptr<Session> session_;
-  std::unique_ptr<OnlinePredictor> predictor_;
+  std::shared_ptr<Graph> graph_;
+  std::shared_ptr<const OnlinePredictor> predictor_;
 };
 
 }  // namespace tensorpack

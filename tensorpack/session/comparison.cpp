@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <limits>
 
 namespace tensorpack {
@@ -11,9 +10,10 @@ namespace {
 
 // Kernels may round differently from run to run; frozen values differ by far more.
 constexpr double kTolerance = 1e-3;
-constexpr double kToleranceOnAverage = 1e-2;
-// Where function or program do not repeat themselves, they may be this much farther apart.
+// What was seen of noise is less than all of it.
 constexpr double kTimesNoise = 4;
+// A result of which rounding decides this much is not defined well.
+constexpr double kIllDefined = 0.05;
 
 double largest_magnitude(const at::Tensor& tensor) {
   if (tensor.numel() == 0) return 0;
@@ -24,30 +24,28 @@ at::Tensor beside(const at::Tensor& other, const at::Tensor& tensor) {
   return tensor.defined() ? tensor.to(other.device()) : tensor;
 }
 
-double mean_difference(const at::Tensor& a, const at::Tensor& b) {
-  if (!a.defined() || !b.defined() || a.sizes() != b.sizes() || a.numel() == 0) return 0;
-  return at::nan_to_num((beside(b, a) - b).abs()).mean(at::kDouble).item<double>();
+double mean_magnitude(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.numel() == 0) return 0;
+  return at::nan_to_num(tensor.abs()).mean(at::kDouble).item<double>();
 }
 
-// Two results of the function and two of the program, each from the same state.
-struct Repeated {
-  at::Tensor function = {}, function_again = {};
-  at::Tensor program = {}, program_again = {};
-};
+bool have_difference(const at::Tensor& a, const at::Tensor& b) {
+  return a.defined() && b.defined() && a.is_floating_point() && a.sizes() == b.sizes() &&
+         a.scalar_type() == b.scalar_type();
+}
 
-// For what does not repeat itself. On average, because single elements may differ at will: the
-// first step of Adam is the sign of the gradient, however small.
-bool is_equal_on_average(const Repeated& results, const at::Tensor& start) {
-  if (!results.function.defined() || !results.function.is_floating_point() ||
-      results.function.sizes() != results.program.sizes()) {
-    return false;
-  }
-  const at::Tensor expected = beside(results.program, results.function);
-  const double scale = mean_difference(start.defined() ? start : expected * 0, expected);
-  const double noise = mean_difference(expected, results.function_again) +
-                       mean_difference(results.program, results.program_again);
-  return mean_difference(expected, results.program) <=
-         kToleranceOnAverage * scale + kTimesNoise * noise;
+// On average, because single elements may differ at will. The program's own noise is no excuse
+// unless the function's result is noise as well: memory that was never written is noise, too.
+bool is_equal_within(const at::Tensor& function_spread, const at::Tensor& program_spread,
+                     double share, at::Tensor expected, const at::Tensor& value,
+                     const at::Tensor& start) {
+  if (!have_difference(expected, value)) return false;
+  expected = beside(value, expected);
+  if (!at::equal(at::isnan(expected), at::isnan(value))) return false;
+  const double scale = mean_magnitude(start.defined() ? expected - beside(value, start) : expected);
+  double noise = mean_magnitude(function_spread);
+  if (noise > kIllDefined * scale) noise += mean_magnitude(program_spread);
+  return mean_magnitude(expected - value) <= share * scale + kTimesNoise * noise;
 }
 
 at::Tensor find(const NamedTensors& tensors, const std::string& name) {
@@ -77,35 +75,53 @@ bool is_equal(at::Tensor expected, const at::Tensor& value, const at::Tensor& st
   return largest_magnitude(expected - value) <= kTolerance * scale + rounding;
 }
 
-std::string first_difference(const Outcome& function, const Outcome& program,
-                             const NamedTensors& start) {
-  for (const auto& [name, value] : program.outputs) {
-    if (!is_equal(find(function.outputs, name), value)) return "the tensor '" + name + "'";
-  }
-  for (const auto& [name, value] : program.variables) {
-    if (!is_equal(find(function.variables, name), value, find(start, name))) {
-      return "the variable '" + name + "'";
+void widen(Outcome& spread, const Outcome& run, const Outcome& again) {
+  const auto widen_each = [](NamedTensors& spread, const NamedTensors& one,
+                             const NamedTensors& other) {
+    for (const auto& [name, value] : one) {
+      const at::Tensor again = find(other, name);
+      if (!have_difference(value, again)) continue;
+      const at::Tensor difference = at::nan_to_num((value - beside(value, again)).abs());
+      at::Tensor& largest = spread[name];
+      largest = largest.defined() ? at::maximum(largest, difference) : difference;
     }
-  }
-  return "";
+  };
+  widen_each(spread.outputs, run.outputs, again.outputs);
+  widen_each(spread.variables, run.variables, again.variables);
 }
 
-bool agree_within_noise(const Outcome& function, const Outcome& function_again,
-                        const Outcome& program, const Outcome& program_again,
-                        const NamedTensors& start) {
-  const auto agree = [](const NamedTensors& f, const NamedTensors& f_again, const NamedTensors& p,
-                        const NamedTensors& p_again, const NamedTensors& from) {
-    return std::all_of(p.begin(), p.end(), [&](const auto& item) {
-      const auto& [name, value] = item;
-      return is_equal(find(f, name), value, find(from, name)) ||
-             is_equal_on_average({find(f, name), find(f_again, name), value, find(p_again, name)},
-                                 find(from, name));
-    });
+std::string describe(const Difference& difference) {
+  return (difference.is_variable ? "the variable '" : "the tensor '") + difference.name + "'";
+}
+
+std::vector<Difference> differences(const Outcome& function, const Outcome& program,
+                                    const NamedTensors& start, const Noise& noise) {
+  std::vector<Difference> found;
+  const auto compare = [&](NamedTensors Outcome::*part, bool is_variable) {
+    for (const auto& [name, value] : program.*part) {
+      const at::Tensor expected = find(function.*part, name);
+      const at::Tensor from = is_variable ? find(start, name) : at::Tensor();
+      if (is_equal(expected, value, from) ||
+          is_equal_within(find(noise.of_function.*part, name), find(noise.of_program.*part, name),
+                          noise.share, expected, value, from)) {
+        continue;
+      }
+      found.push_back({is_variable, name});
+    }
   };
-  return agree(function.outputs, function_again.outputs, program.outputs, program_again.outputs,
-               {}) &&
-         agree(function.variables, function_again.variables, program.variables,
-               program_again.variables, start);
+  compare(&Outcome::outputs, /*is_variable=*/false);
+  compare(&Outcome::variables, /*is_variable=*/true);
+  return found;
+}
+
+Outcome part_of(const Outcome& outcome, const std::vector<Difference>& names) {
+  Outcome part;
+  for (const Difference& difference : names) {
+    const auto which = difference.is_variable ? &Outcome::variables : &Outcome::outputs;
+    const auto found = (outcome.*which).find(difference.name);
+    if (found != (outcome.*which).end()) (part.*which).insert(*found);
+  }
+  return part;
 }
 
 }  // namespace tensorpack

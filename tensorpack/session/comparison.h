@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <vector>
 
 #include "tensorpack/graph/named_tensors.h"
 
@@ -20,15 +21,34 @@ struct Outcome {
   NamedTensors variables = {};
 };
 
-/// "the tensor 'cost'", or "" when there is no difference. `start` has the variables before the
-/// run.
-std::string first_difference(const Outcome& function, const Outcome& program,
-                             const NamedTensors& start);
+/// How far apart function and program may be by rounding, as far as it was seen. A gradient that
+/// should be zero, of a bias before batch norm, is nothing but rounding; the first step of Adam is
+/// its sign.
+struct Noise {
+  /// Of a value, or of a variable's change: noise in any case, on average.
+  double share = 0;
+  /// The largest difference of each element between runs that differ by rounding.
+  Outcome of_function = {};
+  Outcome of_program = {};
+};
 
-/// Whether function and program agree as well as each agrees with itself. Some kernels of CUDA do
-/// not repeat themselves whatever they are told: attention, for one.
-bool agree_within_noise(const Outcome& function, const Outcome& function_again,
-                        const Outcome& program, const Outcome& program_again,
-                        const NamedTensors& start);
+/// Adds what two more runs show.
+void widen(Outcome& spread, const Outcome& run, const Outcome& again);
+
+/// A result on which function and program disagree.
+struct Difference {
+  bool is_variable = false;
+  std::string name = {};
+};
+
+/// "the tensor 'cost'"
+std::string describe(const Difference& difference);
+
+/// All of them, outputs first. `start` has the variables before the run.
+std::vector<Difference> differences(const Outcome& function, const Outcome& program,
+                                    const NamedTensors& start, const Noise& noise = {});
+
+/// What a run gave under those names.
+Outcome part_of(const Outcome& outcome, const std::vector<Difference>& names);
 
 }  // namespace tensorpack

@@ -17,6 +17,8 @@ struct FusionOptions {
   bool pointwise = true;                ///< chains of pointwise operators, and sums over them
   bool updates = true;                  ///< read gradients of 16 bits as they are
   bool batch_casts = true;              ///< many small casts as one operator
+  bool memsets = true;                  ///< memory is cleared by kernels in captured graphs
+  bool side_stream = true;              ///< small gradients of weights, beside the other gradients
   c10::DeviceType device = c10::kCUDA;  ///< where; the kernels' stand-ins run on any
 
   static FusionOptions none() {
@@ -28,7 +30,9 @@ struct FusionOptions {
             .max_pool = false,
             .pointwise = false,
             .updates = false,
-            .batch_casts = false};
+            .batch_casts = false,
+            .memsets = false,
+            .side_stream = false};
   }
 };
 

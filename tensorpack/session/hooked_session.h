@@ -37,6 +37,8 @@ class RunContext {
 class Hook {
  public:
   virtual ~Hook() = default;
+  /// For messages.
+  virtual std::string name() const { return "a hook"; }
   /// Called before the run; may ask for tensors and feed inputs.
   virtual RunArgs before_run(RunContext&) { return {}; }
   /// Called after the run with the values of what before_run() asked for, in its order.
@@ -44,7 +46,7 @@ class Hook {
 };
 
 /// Runs an op together with what every hook asks for, as one evaluation. Hooks are called in order
-/// and must outlive the session.
+/// and must outlive the session. Errors name the hook that threw, or asked for what is not there.
 class HookedSession {
  public:
   HookedSession(Session& session, std::vector<Hook*> hooks);
@@ -59,6 +61,9 @@ class HookedSession {
   void request_stop() { should_stop_ = true; }
 
  private:
+  FetchedValues evaluate(const Op& op, const Fetches& fetches, const Feeds& feeds,
+                         const std::vector<size_t>& counts);
+
   Session& session_;
   std::vector<Hook*> hooks_;
   bool should_stop_ = false;

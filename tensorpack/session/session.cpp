@@ -6,12 +6,16 @@
 
 #include <algorithm>
 
+#include "tensorpack/graph/check_batch.h"
 #include "tensorpack/graph/exchange.h"
+#include "tensorpack/graph/failure_place.h"
 #include "tensorpack/graph/record_op.h"
 #include "tensorpack/graph/state_guard.h"
+#include "tensorpack/session/run_activity.h"
 #include "tensorpack/utils/cpu_allocator.h"
 #include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/error_context.h"
 #include "tensorpack/utils/string.h"
 #include "tensorpack/utils/thread.h"
 #include "tensorpack/utils/thread_frame.h"
@@ -39,14 +43,23 @@ std::string describe(const c10::OutOfMemoryError& error) {
   return end == std::string::npos ? text : text.substr(0, end + 9);
 }
 
+std::string place_of(const Op& op) { return "run '" + op.name() + "'"; }
+
+// libtorch's errors know nothing of ops and layers. Errors of ours already say where.
 template <typename Action>
-void with_advice_on_memory(const Op& op, const Action& action) {
+void telling_where(const Op& op, const Action& action) {
+  const FailurePlace place;
   try {
     action();
   } catch (const c10::OutOfMemoryError& error) {
-    throw make_error("run '" + op.name() + "'",
+    throw make_error(place_of(op),
                      "{} Use a smaller batch, a smaller model or Precision::kBFloat16.",
                      describe(error));
+  } catch (const std::exception& error) {
+    if (!is_plain(error)) throw;
+    const std::string in_place = place.to_string();
+    throw make_error(place_of(op), "{}{}", tensorpack::describe(error),
+                     in_place.empty() ? "" : " (" + in_place + ")");
   }
 }
 
@@ -81,8 +94,10 @@ class [[nodiscard]] MemberScope {
     throw;
   } catch (const InternalError& error) {
     throw InternalError("in '" + op.name() + "': " + error.what());
-  } catch (const std::exception& error) {
-    throw make_error("run '" + op.name() + "'", "{}", tensorpack::describe(error));
+  } catch (const Error& error) {
+    const std::string_view text = error.what();
+    if (text.starts_with("[" + place_of(op) + "]")) throw;
+    throw make_error(place_of(op), "{}", text);
   }
 }
 
@@ -139,7 +154,7 @@ FetchedValues Session::run(const Op& op, const Fetches& fetches, const Feeds& fe
     return {};
   }
   const std::lock_guard lock(mutex_);
-  for (const std::string& fetch : fetches) check_fetch(op, fetch, "run '" + op.name() + "'");
+  for (const std::string& fetch : fetches) check_fetch(op, fetch, place_of(op));
   Run run{fetches, feeds, std::vector<at::Tensor>(fetches.size()),
           std::vector<char>(fetches.size(), 0)};
   run_member(op, run);
@@ -175,6 +190,7 @@ void Session::run_member(const Op& op, Run& run) {
 void Session::run_program(const Op& op, Run& run) {
   Part part = make_part(op, run);
   prepare(part);
+  const RunActivity activity(RunPhase::kRunning, op);
   execute(part, nullptr, 0);
   part.hand_over(run);
 }
@@ -185,6 +201,7 @@ void Session::run_parallel(const Op& op, Run& run) {
   std::vector<Part> parts;
   for (const Op& member : op.state().members) parts.push_back(make_part(member, run));
   for (Part& part : parts) prepare(part);
+  const RunActivity activity(RunPhase::kRunning, op);
   ExchangeGroup* group = op.state().exchange.get();
   if (group != nullptr) group->start();
   WorkerTeam& team = team_of(op);
@@ -227,21 +244,22 @@ Session::Part Session::make_part(const Op& op, Run& run) {
 }
 
 void Session::prepare(Part& part) {
-  with_advice_on_memory(
-      part.op, [&] { part.prepared = &executor_->prepare(part.op, part.inputs, part.fetches); });
+  const RunActivity activity(RunPhase::kPreparing, part.op);
+  telling_where(part.op,
+                [&] { part.prepared = &executor_->prepare(part.op, part.inputs, part.fetches); });
 }
 
 // With a frame of its own: functions that are called eagerly see nothing of their surroundings.
 void Session::execute(Part& part, ExchangeGroup* group, size_t index) {
   const FreshFrame frame;
   const MemberScope member(group, index);
-  with_advice_on_memory(part.op, [&] { part.results = part.prepared->run(part.inputs); });
+  telling_where(part.op, [&] { part.results = part.prepared->run(part.inputs); });
 }
 
 void Session::check_feeds(const Op& op, const Feeds& feeds) const {
   for (const auto& [name, value] : feeds) {
-    TP_CHECK(op.has_input(name), "run '" + op.name() + "'", "'{}' was fed but is not an input. {}",
-             name, did_you_mean(name, input_names(op)));
+    TP_CHECK(op.has_input(name), place_of(op), "'{}' was fed but is not an input. {}", name,
+             did_you_mean(name, input_names(op)));
   }
 }
 
@@ -253,16 +271,14 @@ std::vector<at::Tensor> Session::bind_inputs(const Op& op, const Feeds& feeds) c
       }));
   std::vector<at::Tensor> inputs(specs.size());
   if (fed < specs.size()) {
-    TP_CHECK(op.state().feeder != nullptr, "run '" + op.name() + "'",
+    TP_CHECK(op.state().feeder != nullptr, place_of(op),
              "only {} of {} inputs were fed and the op has no input source. Feed: {}.", fed,
              specs.size(), join(input_names(op), ", "));
+    const RunActivity activity(RunPhase::kInput, op);
     std::optional<std::vector<at::Tensor>> batch = op.state().feeder();
     if (!batch) throw EndOfData("The input source has no more data.");
     inputs = std::move(*batch);
-    TP_CHECK(inputs.size() == specs.size(), "input",
-             "a datapoint has {} components, the input signature has {} ({}). Make the dataflow "
-             "yield one tensor per input.",
-             inputs.size(), specs.size(), join(input_names(op), ", "));
+    check_batch_size(specs, inputs);
   }
   for (size_t i = 0; i < specs.size(); ++i) {
     auto feed = feeds.find(specs[i].name);

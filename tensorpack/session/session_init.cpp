@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "tensorpack/checkpoint/checkpoint.h"
+#include "tensorpack/checkpoint/weights_file.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
@@ -113,10 +114,28 @@ void tell(const Unmatched& missing, const Unmatched& unused) {
   }
 }
 
-void restore(Graph& graph, const NamedTensors& values, const std::set<std::string>& training_only,
+// From names elsewhere to names here.
+NamedTensors translate(const Graph& graph, const NamedTensors& values,
+                       const std::set<std::string>& training_only, const RestoreOptions& options,
+                       Unmatched& unused) {
+  std::vector<std::string> names;
+  for (const Variable& variable : graph.variables().all()) {
+    if (variable.is_saved()) names.push_back(variable.name);
+  }
+  FromForeign translated = from_foreign(options.names, values, names);
+  for (const std::string& name : translated.unused) {
+    if (!contains(options.ignore, name)) unused.add(name, training_only.contains(name));
+  }
+  return std::move(translated.ours);
+}
+
+void restore(Graph& graph, const NamedTensors& given, const std::set<std::string>& training_only,
              const RestoreOptions& options) {
+  Unmatched unused;
+  const NamedTensors values =
+      options.names.empty() ? given : translate(graph, given, training_only, options, unused);
+  if (options.names.empty()) unused = unused_values(graph, values, training_only, options);
   const Unmatched missing = missing_values(graph, values, options);
-  const Unmatched unused = unused_values(graph, values, training_only, options);
   if (options.strict) check_complete(missing, unused);
   for (const Variable& variable : graph.variables().all()) {
     const auto found = values.find(variable.name);
@@ -151,6 +170,10 @@ SaverRestore::SaverRestore(std::filesystem::path path, RestoreOptions options)
     : path_(std::move(path)), options_(std::move(options)) {}
 
 void SaverRestore::init(Graph& graph) {
+  if (is_weights_file(path_)) {
+    log::info("Restoring the weights in {}.", path_.string());
+    return restore(graph, read_weights(path_), {}, options_);
+  }
   const Checkpoint checkpoint = load_checkpoint(path_);
   log::info("Restoring the checkpoint of step {} from {}.", checkpoint.global_step, path_.string());
   restore_checkpoint(graph, checkpoint, options_);
@@ -160,8 +183,8 @@ void ChainInit::init(Graph& graph) {
   for (SessionInit& init : inits_) init.init(graph);
 }
 
-std::optional<CallbackStates> ChainInit::callback_states() const {
-  std::optional<CallbackStates> states;
+std::optional<StateTexts> ChainInit::callback_states() const {
+  std::optional<StateTexts> states;
   for (const SessionInit& init : inits_) {
     if (auto later = init.callback_states()) states = std::move(later);
   }

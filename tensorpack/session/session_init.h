@@ -3,11 +3,12 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "tensorpack/checkpoint/name_map.h"
+#include "tensorpack/checkpoint/state_texts.h"
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/graph/named_tensors.h"
 #include "tensorpack/utils/owned_list.h"
@@ -16,16 +17,13 @@ namespace tensorpack {
 
 struct Checkpoint;
 
-/// The states of callbacks, by a key of each.
-using CallbackStates = std::map<std::string, std::string>;
-
 /// Gives variables their values after they were created, and before the graph is final.
 class SessionInit {
  public:
   virtual ~SessionInit() = default;
   virtual void init(Graph& graph) = 0;
   /// When a training is resumed: what its callbacks saved. From init() on.
-  virtual std::optional<CallbackStates> callback_states() const { return std::nullopt; }
+  virtual std::optional<StateTexts> callback_states() const { return std::nullopt; }
 };
 
 /// How to treat values that do not fit their variable.
@@ -42,6 +40,8 @@ struct RestoreOptions {
   /// slots of optimizers. Otherwise these stay as the program made them, and the log says so.
   /// Resuming takes them always.
   bool training_state = false;
+  /// What variables are called in the file or dictionary, if not as here.
+  NameMap names = {};
 };
 
 /// Sets the variables that a checkpoint has. Names that only the graph or only the checkpoint has
@@ -62,7 +62,8 @@ class DictRestore final : public SessionInit {
 };
 
 /// Sets the weights, and with RestoreOptions::training_state every saved variable, from a
-/// checkpoint: a file, or a directory whose latest one is meant.
+/// checkpoint: a file, or a directory whose latest one is meant. Or the weights from a file of any
+/// kind that read_weights() knows.
 class SaverRestore final : public SessionInit {
  public:
   explicit SaverRestore(std::filesystem::path path, RestoreOptions options = {});
@@ -78,7 +79,7 @@ class ChainInit final : public SessionInit {
  public:
   explicit ChainInit(OwnedList<SessionInit> inits) : inits_(std::move(inits)) {}
   void init(Graph& graph) override;
-  std::optional<CallbackStates> callback_states() const override;
+  std::optional<StateTexts> callback_states() const override;
 
  private:
   OwnedList<SessionInit> inits_;

@@ -33,13 +33,10 @@ at::Tensor on_host(const at::Tensor& tensor) {
   return tensor.is_cuda() ? tensor.detach().cpu() : tensor.detach().clone();
 }
 
-// To last while something else runs.
-Outcome kept(Outcome outcome) {
-  for (NamedTensors* tensors : {&outcome.outputs, &outcome.variables}) {
-    for (auto& [name, tensor] : *tensors) tensor = on_host(tensor);
-  }
-  return outcome;
-}
+// On CUDA kernels that add up in any order make a function differ from itself by this.
+constexpr double kNoiseOfCuda = 1e-2;
+// By what weights are moved, in turn, to see what rounding makes of a step.
+constexpr double kOffsets[] = {0x1p-14, -0x1p-14, 0x1p-15, -0x1p-15};
 
 // Notices variables that a function writes through pointers, which no operator shows.
 class HostWrites {
@@ -90,10 +87,12 @@ class Verification {
   }
 
  private:
+  using Suspects = std::vector<Difference>;
+
   Disagreement compare() {
     guard_.restore();
     const HostWrites host_writes(graph_);
-    const Outcome function = run_function();
+    Outcome function = run_function();
     if (const Variable* variable = host_writes.find(guard_)) {
       return {.what = "the variable '" + variable->name + "'",
               .where = "a write to it that no operator made"};
@@ -108,59 +107,89 @@ class Verification {
     }
     const auto runner = program_.lowering.make_runner(op_, program_.optimized, program_.fetches);
     Outcome program = run_program(*runner);
-    Disagreement found{.what = difference(function, program, start)};
-    const bool is_cuda = op_.device().is_cuda();
-    const bool is_near =
-        found.what.empty() || (is_cuda && agree_within_noise(function, {}, program, {}, start));
-    if (!is_near) program = kept(std::move(program));
-    guard_.restore();
-    if (found.what.empty()) return found;
+    Suspects suspects = compare(function, program, start);
+    if (suspects.empty()) {
+      guard_.restore();
+      return {};
+    }
+    Disagreement found{.what = describe(suspects[0])};
+    const Noise noise{.share = op_.device().is_cuda() ? kNoiseOfCuda : 0};
+    suspects = differences(part_of(function, suspects), part_of(program, suspects), start, noise);
+    function = part_of(function, suspects);
+    program = kept(part_of(program, suspects));
 
     found.where = difference_in_structure(program_.recorded, record().recording.trace);
-    if (!found.where.empty() || !is_cuda) return found;
-    if (is_near) return {};
-    const Outcome function_again = run_function_nearby();
-    const Outcome program_again = kept(run_program(*runner));
-    guard_.restore();
-    if (agree_within_noise(function, function_again, program, program_again, start)) return {};
+    if (!found.where.empty()) return found;
+    suspects = beyond_rounding(std::move(suspects), function, program, start, noise, *runner);
+    found.what = suspects.empty() ? "" : describe(suspects[0]);
     return found;
   }
 
-  std::string difference(const Outcome& function, const Outcome& program,
-                         const NamedTensors& start) const {
-    const PhaseLog phase(op_.name(), op_.device(), "comparing");
-    return first_difference(function, program, start);
+  // Those of the differences that rounding does not explain.
+  Suspects beyond_rounding(Suspects suspects, const Outcome& function, const Outcome& program,
+                           const NamedTensors& start, Noise noise, ProgramRunner& runner) const {
+    // Kernels of the CPU repeat themselves: a function that does not has state of its own.
+    const bool repeats = op_.device().is_cuda() || suspects.empty() ||
+                         differences(function, run_function(0, &suspects), start).empty();
+    if (!repeats) return suspects;
+    for (double offset : kOffsets) {
+      if (suspects.empty()) break;
+      widen(noise.of_function, function, run_function(offset, &suspects));
+      widen(noise.of_program, program,
+            kept(part_of(run_program(runner, offset), suspects), offset));
+      suspects = differences(function, program, start, noise);
+    }
+    return suspects;
   }
 
-  Outcome run_function() const {
+  Suspects compare(const Outcome& function, const Outcome& program,
+                   const NamedTensors& start) const {
+    const PhaseLog phase(op_.name(), op_.device(), "comparing");
+    return differences(function, program, start);
+  }
+
+  // Its results; if `names` is given, those alone.
+  Outcome run_function(double offset = 0, const Suspects* names = nullptr) const {
+    set_up(offset);
     const PhaseLog phase(op_.name(), op_.device(), "running the function to verify");
     Outcome outcome;
-    const std::vector<std::string> names = compared_outputs();
-    const NamedTensors outputs = op_.run_body(copies_on(op_.device(), inputs_), names);
-    for (const std::string& name : names) {
+    const std::vector<std::string> compared = compared_outputs();
+    const NamedTensors outputs = op_.run_body(copies_on(op_.device(), inputs_), compared);
+    for (const std::string& name : compared) {
       const auto found = outputs.find(name);
       if (found != outputs.end()) outcome.outputs.insert(*found);
     }
     outcome.variables = written_variables();
-    outcome = kept(std::move(outcome));
+    if (names != nullptr) outcome = part_of(outcome, *names);
+    return kept(std::move(outcome), offset);
+  }
+
+  // Every run starts here, from the saved state. Weights that are a little larger or smaller round
+  // everything anew: how much the results differ by that is how well they are defined.
+  void set_up(double offset) const {
     guard_.restore();
+    if (offset == 0) return;
+    for (const Variable* variable : guard_.touched()) {
+      if (is_moved(*variable)) variable->tensor.detach().mul_(1 + offset);
+    }
+  }
+
+  // To last while something else runs, without the offset it started with.
+  Outcome kept(Outcome outcome, double offset = 0) const {
+    for (NamedTensors* tensors : {&outcome.outputs, &outcome.variables}) {
+      for (auto& [name, tensor] : *tensors) tensor = on_host(tensor);
+    }
+    guard_.restore();
+    if (offset == 0) return outcome;
+    for (auto& [name, value] : outcome.variables) {
+      const Variable& variable = graph_.variables().at(name);
+      if (is_moved(variable)) value = value - guard_.saved(variable) * offset;
+    }
     return outcome;
   }
 
-  // From weights that are a little larger, which rounds everything anew: how much the results
-  // differ by that is how well they are defined. A gradient that should be zero, of a bias before
-  // batch norm, is nothing but rounding, and a fused kernel rounds in its own way.
-  Outcome run_function_nearby() const {
-    constexpr double kFactor = 1 + 1.0 / (1 << 14);
-    for (const Variable* variable : guard_.touched()) {
-      if (variable->is_trainable()) variable->tensor.detach().mul_(kFactor);
-    }
-    Outcome outcome = run_function();
-    for (auto& [name, value] : outcome.variables) {
-      const Variable& variable = graph_.variables().at(name);
-      if (variable.is_trainable()) value = value - guard_.saved(variable) * (kFactor - 1);
-    }
-    return outcome;
+  static bool is_moved(const Variable& variable) {
+    return variable.is_trainable() && variable.tensor.is_floating_point();
   }
 
   // Every layer has an output, and all together are as large as the activations of the model: the
@@ -195,19 +224,19 @@ class Verification {
     }();
     Outcome program;
     for (size_t i = 0; i < names.size(); ++i) program.outputs.emplace(names[i], values[i]);
-    std::string what = first_difference(function, program, {});
+    const Suspects found = differences(function, program, {});
     guard_.restore();
-    return what;
+    return found.empty() ? "" : describe(found[0]);
   }
 
   // Its results, and the variables themselves: until something else runs.
-  Outcome run_program(ProgramRunner& runner) const {
+  Outcome run_program(ProgramRunner& runner, double offset = 0) const {
     const PhaseLog phase(op_.name(), op_.device(), "running the program to verify");
     const Unwatched unwatched;
     const std::vector<at::Tensor> inputs = copies_on(op_.device(), inputs_);
     std::vector<at::Tensor> values;
     for (int runs = 0; runs < runner.runs_until_settled(); ++runs) {
-      guard_.restore();
+      set_up(offset);
       put_back(inputs);
       values = runner.run(inputs);
     }

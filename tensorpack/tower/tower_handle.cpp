@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tensorpack/tower/tower_variable.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/string.h"
 
@@ -29,9 +30,7 @@ TowerHandle::TowerHandle(Graph& graph, std::string name, bool is_training, Op op
 
 TensorRef TowerHandle::get_tensor(const std::string& name) const {
   if (op_.find_tensor(name)) return {op_, name};
-  if (graph_->variables().find(variable_prefix_ + name) != nullptr) {
-    return {op_, variable_prefix_ + name};
-  }
+  if (const Variable* variable = find_variable(name)) return {op_, variable->name};
   std::vector<std::string> known;
   for (const auto& [output, spec] : op_.outputs()) known.push_back(output);
   for (const TensorSpec& spec : op_.inputs()) known.push_back(spec.name);
@@ -45,8 +44,15 @@ std::vector<TensorRef> TowerHandle::get_tensors(const std::vector<std::string>& 
   return tensors;
 }
 
+Variable* TowerHandle::find_variable(const std::string& name) const {
+  Variable* variable = graph_->variables().find(variable_prefix_ + name);
+  if (variable != nullptr || !is_training_) return variable;
+  return graph_->variables().find(tower_variable_name(op_.state().tower, name));
+}
+
 Variable& TowerHandle::get_variable(const std::string& name) const {
-  return graph_->variables().at(variable_prefix_ + name);
+  Variable* variable = find_variable(name);
+  return variable != nullptr ? *variable : graph_->variables().at(variable_prefix_ + name);
 }
 
 const TowerHandle& TowerHandles::add(TowerHandle handle) {

@@ -26,9 +26,12 @@ class TowerHandle {
   TensorRef get_tensor(const std::string& name) const;
   TensorRef operator[](const std::string& name) const { return get_tensor(name); }
   std::vector<TensorRef> get_tensors(const std::vector<std::string>& names) const;
+  /// The tower's own, if it has one of that name; throws an Error with the nearest names otherwise.
   Variable& get_variable(const std::string& name) const;
 
  private:
+  Variable* find_variable(const std::string& name) const;
+
   Graph* graph_;
   std::string name_;
   bool is_training_;

@@ -40,7 +40,7 @@ class ResumeInit final : public SessionInit {
   explicit ResumeInit(Checkpoint checkpoint, bool strict = true)
       : checkpoint_(std::move(checkpoint)), strict_(strict) {}
   void init(Graph& graph) override;
-  std::optional<CallbackStates> callback_states() const override { return checkpoint_.extra; }
+  std::optional<StateTexts> callback_states() const override { return checkpoint_.extra; }
 
  private:
   Checkpoint checkpoint_;

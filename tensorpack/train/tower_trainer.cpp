@@ -5,28 +5,101 @@
 
 #include <set>
 
+#include "tensorpack/dataflow/stage_stats.h"
+#include "tensorpack/input_source/detail/early_input.h"
 #include "tensorpack/parallel/variable_sync.h"
 #include "tensorpack/utils/device.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/hash.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
+#include "tensorpack/utils/timer.h"
 
 namespace tensorpack {
 namespace {
 
-// Starts the source before training, where an earlier run left it, and ends its threads after it.
+// Tells how full the queue of the source was in an epoch, and, once, that training waits for data.
+class DataWatch {
+ public:
+  /// `wait` has the seconds that the loop has waited for data so far.
+  DataWatch(const InputSource& source, std::shared_ptr<const double> wait)
+      : stats_(source.stats()), wait_(std::move(wait)) {}
+
+  void before_epoch() {
+    timer_.reset();
+    waited_before_ = *wait_;
+    if (!stats_) return;
+    depth_before_ = stats_->depth_sum;
+    looks_before_ = stats_->depth_count;
+  }
+
+  void after_epoch() {
+    // Of less than a second, the beginning is too large a part.
+    constexpr double kLongEnough = 1;
+    constexpr double kTooMuch = 0.05;
+    const double seconds = timer_.seconds();
+    const double share = (*wait_ - waited_before_) / seconds;
+    if (has_told_ || seconds < kLongEnough || share <= kTooMuch) return;
+    has_told_ = true;
+    const auto slowest = stats_ ? slowest_stage(*stats_) : std::nullopt;
+    log::warning("Training waited for data {:.0f} % of the time. {}", 100 * share,
+                 slowest ? fmt::format("The slowest stage is {}: give it more threads, or less to "
+                                       "do.",
+                                       slowest->name)
+                         : "Read ahead with a QueueInput.");
+  }
+
+  // The mean number of batches that waited in this epoch; nothing for sources without a queue.
+  std::optional<double> mean_depth() const {
+    if (!stats_ || stats_->depth_count == looks_before_) return std::nullopt;
+    return static_cast<double>(stats_->depth_sum - depth_before_) /
+           static_cast<double>(stats_->depth_count - looks_before_);
+  }
+
+  const std::string& queue_name() const { return stats_->name; }
+
+ private:
+  std::shared_ptr<const StageStats> stats_;
+  std::shared_ptr<const double> wait_;
+  Timer timer_;
+  double waited_before_ = 0;
+  int64_t depth_before_ = 0;
+  int64_t looks_before_ = 0;
+  bool has_told_ = false;
+};
+
+// Starts the source before training, where an earlier run left it, looks at its first batch before
+// there is a step to fail, and ends its threads after training.
 // What is saved is how many batches all processes took: a resumed training may have fewer or more
 // of them.
 class InputSourceCallback final : public Callback {
  public:
-  explicit InputSourceCallback(InputSource& source) : source_(&source) { set_chief_only(false); }
+  InputSourceCallback(detail::EarlyInput& source, const std::vector<TensorSpec>& inputs,
+                      std::shared_ptr<const double> wait)
+      : source_(&source), inputs_(&inputs), watch_(source, std::move(wait)) {
+    set_chief_only(false);
+  }
   void before_train() override {
     if (!position_ && global_step() > 0) {
       log::info("No position of the data was saved: it goes on at batch {}, the global_step.",
                 global_step());
     }
     source_->reset_state(position_ ? *position_ / ranks() : global_step());
+    is_checked_ = false;
+  }
+  // The first batch is looked at when every callback is ready: one of them may be where data comes
+  // from.
+  void before_epoch() override {
+    if (!is_checked_ && trainer().loop().steps_per_epoch > 0) {
+      source_->check_first_batch(*inputs_);
+    }
+    is_checked_ = true;
+    watch_.before_epoch();
+  }
+  void after_epoch() override { watch_.after_epoch(); }
+  void trigger_epoch() override {
+    const auto depth = watch_.mean_depth();
+    if (depth) trainer().monitors().put_scalar(watch_.queue_name() + "/queue_size", *depth);
   }
   void after_train() override { source_->stop(); }
   std::string save_state() const override { return std::to_string(source_->position() * ranks()); }
@@ -41,7 +114,10 @@ class InputSourceCallback final : public Callback {
     return trainer().processes() == nullptr ? 1 : trainer().processes()->size();
   }
 
-  InputSource* source_;
+  detail::EarlyInput* source_;
+  const std::vector<TensorSpec>* inputs_;
+  DataWatch watch_;
+  bool is_checked_ = false;
   std::optional<int64_t> position_;
 };
 
@@ -71,8 +147,13 @@ class SyncVariables final : public Callback {
   size_t count_ = 0;  // the model's variables, in all processes
 };
 
-InputFeeder batches_of(std::shared_ptr<InputSource> source) {
-  return [source = std::move(source)] { return source->next(); };
+InputFeeder batches_of(std::shared_ptr<InputSource> source, std::shared_ptr<double> wait) {
+  return [source = std::move(source), wait = std::move(wait)] {
+    const Timer timer;
+    auto batch = source->next();
+    *wait += timer.seconds();
+    return batch;
+  };
 }
 
 std::string checksum_of(const DataPoint& batch) {
@@ -122,8 +203,9 @@ void TowerTrainer::setup_tower(std::vector<TensorSpec> inputs, Owned<InputSource
   tower.check_arity(inputs);
   tower_func_ = std::move(tower);
   inputs_ = std::move(inputs);
-  input_ = std::move(input);
-  register_callback(InputSourceCallback(*input_));
+  input_ = std::make_shared<detail::EarlyInput>(std::move(input));
+  data_wait_ = std::make_shared<double>();
+  register_callback(InputSourceCallback(*input_, inputs_, data_wait_));
   if (parallel_.is_parallel()) register_callback(SyncVariables(parallel_.sync_every_epoch));
 }
 
@@ -140,10 +222,18 @@ Op TowerTrainer::define(const std::string& name, TowerBody body) {
   return Op::parallel(name, std::move(ops), make_exchange(parallel_));
 }
 
+const InputSource& TowerTrainer::input() const { return *input_; }
+
+std::string TowerTrainer::place_of_step() const {
+  if (!input_) return Trainer::place_of_step();
+  return fmt::format("in a training step (batches of the training data taken so far: {})",
+                     input_->position());
+}
+
 TowerHandle TowerTrainer::define_tower_op(const std::string& name, const TowerBody& body,
                                           int index) {
   const TowerOptions options = tower_options(parallel_, index);
-  InputFeeder feeder = batches_of(input_);
+  InputFeeder feeder = batches_of(input_, data_wait_);
   if (processes_ && index == 0) {
     feeder = check_that_ranks_differ(std::move(feeder), processes_);
   }

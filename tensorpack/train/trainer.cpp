@@ -9,14 +9,18 @@
 #include "tensorpack/callbacks/step_counter.h"
 #include "tensorpack/callbacks/stop_at_nan.h"
 #include "tensorpack/monitors/json_writer.h"
+#include "tensorpack/monitors/report.h"
 #include "tensorpack/monitors/scalar_printer.h"
+#include "tensorpack/monitors/tf_event_writer.h"
 #include "tensorpack/parallel/agreement.h"
 #include "tensorpack/parallel/graph_lines.h"
 #include "tensorpack/parallel/rank_state.h"
 #include "tensorpack/parallel/variable_sync.h"
 #include "tensorpack/train/variable_table.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/error_context.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/shared_machine.h"
 #include "tensorpack/utils/signals.h"
 #include "tensorpack/utils/startup.h"
 #include "tensorpack/utils/string.h"
@@ -58,7 +62,9 @@ OwnedList<Callback> default_callbacks() {
   return {StopAtNaN(), ProgressBar(), MergeAllSummaries()};
 }
 
-OwnedList<MonitorBase> default_monitors() { return {JSONWriter(), ScalarPrinter()}; }
+OwnedList<MonitorBase> default_monitors() {
+  return {TFEventWriter(), JSONWriter(), ScalarPrinter(), Report()};
+}
 
 Trainer::Trainer(std::shared_ptr<Graph> graph) {
   TP_CHECK(graph != nullptr, "Trainer", "the graph is null. Pass one, or nothing.");
@@ -154,7 +160,7 @@ void Trainer::initialize(SessionOptions options, Owned<SessionInit> init) {
 }
 
 void Trainer::restore(SessionInit* init) {
-  std::optional<CallbackStates> states;
+  std::optional<StateTexts> states;
   if (init != nullptr && is_chief_) {
     init->init(*graph_);
     states = init->callback_states();
@@ -163,13 +169,13 @@ void Trainer::restore(SessionInit* init) {
   }
   if (processes_) {
     broadcast_variables(*graph_, model_variables_, *processes_);
-    states = share_of_chief(states.value_or(CallbackStates()), *processes_);
+    states = share_of_chief(states.value_or(StateTexts()), *processes_);
     if (states->empty()) states.reset();
     if (states && !is_chief_) {
       restore_generators_of_rank(*graph_, *states, processes_->rank());
     }
   }
-  if (states) callbacks_.load_states(*states);
+  if (states) callbacks_.load_states(*states, /*has_all=*/is_chief_);
 }
 
 void Trainer::check_same_graph() {
@@ -192,7 +198,7 @@ void Trainer::agree_on_loop() {
                    fmt::format("max_epoch = {}", loop_.max_epoch)},
                   "Set .steps_per_epoch and .max_epoch to the same values in all processes; where "
                   "they follow from the amount of data, give all processes the same amount.");
-  const RankStates start = share_of_chief({{"epoch", std::to_string(loop_.starting_epoch)},
+  const StateTexts start = share_of_chief({{"epoch", std::to_string(loop_.starting_epoch)},
                                            {"step", std::to_string(loop_.starting_step)}},
                                           *processes_);
   loop_.starting_epoch = *parse_integer(start.at("epoch"));
@@ -233,7 +239,8 @@ void Trainer::main_loop(const TrainOptions& options) {
     failure = std::current_exception();
   } catch (const std::exception& error) {
     log::error("Training failed at global_step = {}: {}", loop_.global_step, describe(error));
-    failure = std::current_exception();
+    failure = with_context(std::current_exception(),
+                           fmt::format("at global_step = {}", loop_.global_step));
   } catch (...) {
     log::error("Training failed at global_step = {}.", loop_.global_step);
     failure = std::current_exception();
@@ -245,24 +252,31 @@ void Trainer::main_loop(const TrainOptions& options) {
 }
 
 void Trainer::run_epochs(const SignalWatch& signals) {
+  SharedMachine machine;
   for (int64_t epoch = loop_.starting_epoch; epoch <= loop_.max_epoch; ++epoch) {
     loop_.epoch_num = epoch;
     log::info("Start epoch {} ...", epoch);
-    run_epoch(signals, epoch == loop_.starting_epoch ? loop_.starting_step : 0);
+    run_epoch(signals, machine, epoch == loop_.starting_epoch ? loop_.starting_step : 0);
     if (hooked_sess().should_stop()) throw StopTraining("a callback asked for it.");
   }
   log::info("Training has finished.");
 }
 
-void Trainer::run_epoch(const SignalWatch& signals, int64_t starting_step) {
+void Trainer::run_epoch(const SignalWatch& signals, SharedMachine& machine, int64_t starting_step) {
   callbacks_.before_epoch();
   Timer timer;
+  std::exception_ptr end_of_data;
   for (int64_t step = starting_step; step < loop_.steps_per_epoch; ++step) {
     if (hooked_sess().should_stop()) return;
     loop_.local_step = step;
     if (processes_) processes_->set_step(loop_.global_step);
-    run_step_or_end();
+    end_of_data = run_step_or_end();
+    if (end_of_data) {
+      end_epoch_early(end_of_data, step - starting_step);
+      break;
+    }
     callbacks_.trigger_step();
+    machine.look();
     if (signals.received() != 0) end_by_signal(signals.received());
   }
   const double seconds = timer.seconds();
@@ -270,19 +284,41 @@ void Trainer::run_epoch(const SignalWatch& signals, int64_t starting_step) {
   log::info("Epoch {} (global_step {}) finished, time: {}.", loop_.epoch_num, loop_.global_step,
             humanize_time(seconds));
   callbacks_.trigger_epoch();
+  if (end_of_data) std::rethrow_exception(end_of_data);
   if (signals.received() != 0) end_by_signal(signals.received());
 }
 
 // A step whose data does not come is not made; then the training stands after the step before it.
-void Trainer::run_step_or_end() {
+// Returns the end of the data, if that was the reason.
+std::exception_ptr Trainer::run_step_or_end() {
   const int64_t global_step = loop_.global_step;
+  const auto is_half_made = [&] { return loop_.global_step != global_step; };
   try {
     run_step();
+    return nullptr;
   } catch (const Interrupted& interrupted) {
-    if (loop_.global_step != global_step) throw;  // half a step is nothing to save
+    if (is_half_made()) throw;  // half a step is nothing to save
     --loop_.local_step;
     end_by_signal(interrupted.signal());
+  } catch (const EndOfData&) {
+    if (is_half_made()) throw;
+    --loop_.local_step;
+    return std::current_exception();
+  } catch (...) {
+    rethrow_with(place_of_step());
   }
+}
+
+// The end of the data ends the epoch as well. Not so with other processes, which may still be in
+// it: what comes at its end is for all of them.
+void Trainer::end_epoch_early(const std::exception_ptr& end_of_data, int64_t steps) {
+  if (steps == 0) std::rethrow_exception(end_of_data);
+  if (processes_) {
+    log::warning("The data ended {} steps into epoch {}: they are in no checkpoint.", steps,
+                 loop_.epoch_num);
+    std::rethrow_exception(end_of_data);
+  }
+  log::info("The data ended {} steps into epoch {}, which ends here.", steps, loop_.epoch_num);
 }
 
 // Schedulers send SIGTERM some time before they kill: save what there is. Ctrl-C is for those who

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <set>
@@ -43,7 +44,7 @@ struct TrainOptions {
 
 /// Stop when the cost is not finite, show progress, report moving averages.
 OwnedList<Callback> default_callbacks();
-/// Write stats.json, print scalars.
+/// Write event files, stats.json and report.html, print scalars.
 OwnedList<MonitorBase> default_monitors();
 
 /// Base of all trainers. It assumes nothing but the loop: say what an iteration is by setting
@@ -79,8 +80,9 @@ class Trainer : public TrainerBase {
   /// graph final. Of several processes the chief restores, and the others get what it has.
   void initialize(SessionOptions options, Owned<SessionInit> init);
   /// Runs the loop, by the steps and epochs of the options; the rest of them is not looked at.
-  /// Returns after StopTraining or the end of data; throws Interrupted after SIGINT or SIGTERM, and
-  /// whatever else was thrown, in each case after after_train() of every callback.
+  /// Returns after StopTraining or the end of data, which ends its epoch early: what was trained is
+  /// validated and saved as at the end of any other; throws Interrupted after SIGINT or SIGTERM,
+  /// and whatever else was thrown, in each case after after_train() of every callback.
   void main_loop(const TrainOptions& options);
 
   std::map<std::string, std::string> callback_states() const override {
@@ -90,6 +92,9 @@ class Trainer : public TrainerBase {
  protected:
   /// Has several processes train together, each with a trainer of its own; before anything else.
   void set_processes(std::shared_ptr<ProcessGroup> processes);
+
+  /// What is added to the text of an exception from run_step(): which data it worked on.
+  virtual std::string place_of_step() const { return "in a training step"; }
 
   /// Makes hooked_sess() of all callbacks. Override to have several groups of hooks.
   virtual void initialize_hooks();
@@ -102,9 +107,10 @@ class Trainer : public TrainerBase {
   void call_once(const char* method);
   void call_after(const char* earlier, const char* method) const;
   void run_epochs(const class SignalWatch& signals);
-  void run_epoch(const SignalWatch& signals, int64_t starting_step);
-  void run_step_or_end();
-  void end_by_signal(int signal);
+  void run_epoch(const SignalWatch& signals, class SharedMachine& machine, int64_t starting_step);
+  std::exception_ptr run_step_or_end();
+  void end_epoch_early(const std::exception_ptr& end_of_data, int64_t steps);
+  [[noreturn]] void end_by_signal(int signal);
 
   Callbacks callbacks_;
   std::set<std::string> called_;

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 #include <utility>
 
 #include "tensorpack/utils/error.h"
@@ -45,6 +46,13 @@ std::optional<std::int64_t> env_int(const char* name) {
 }
 
 std::optional<double> env_double(const char* name) { return env_number<double>(name, "a number"); }
+
+std::vector<std::string> command_line() {
+  std::vector<std::string> words;
+  std::ifstream file("/proc/self/cmdline");
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  return words;
+}
 
 ScopedEnv::ScopedEnv(std::string name, const std::optional<std::string>& value)
     : name_(std::move(name)) {

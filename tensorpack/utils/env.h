@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tensorpack {
 
@@ -17,6 +18,9 @@ std::optional<std::int64_t> env_int(const char* name);
 /// An environment variable that must hold a finite number; throws Error when it holds something
 /// else.
 std::optional<double> env_double(const char* name);
+
+/// The words this process was started with, the program first.
+std::vector<std::string> command_line();
 
 /// Sets an environment variable, or unsets it with nullopt, until the end of the scope.
 ///

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <mutex>
@@ -31,7 +30,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kWhere = "set_logger_dir";
+constexpr const char* kSetLoggerDir = "set_logger_dir";
 constexpr const char* kActionVariable = "TENSORPACK_LOGDIR_ACTION";
 
 struct Current {
@@ -46,7 +45,7 @@ Current& current() {
 }
 
 Error unusable(const fs::path& dir, std::string_view reason) {
-  return make_error(kWhere, "cannot use '{}': {}. Choose a directory that you may write to.",
+  return make_error(kSetLoggerDir, "cannot use '{}': {}. Choose a directory that you may write to.",
                     dir.string(), reason);
 }
 
@@ -58,7 +57,7 @@ void check(const std::error_code& code, const fs::path& dir) {
 std::unique_ptr<FileLock> lock_directory(const fs::path& dir) {
   try {
     auto lock = std::make_unique<FileLock>(dir / ".lock");
-    TP_CHECK(!lock->other_holder(), kWhere,
+    TP_CHECK(!lock->other_holder(), kSetLoggerDir,
              "'{}' is in use by {}. Wait until that ends, or choose another directory.",
              dir.string(), *lock->other_holder());
     return lock;
@@ -128,7 +127,7 @@ LogDirAction decide(const fs::path& dir) {
 
 void check_may_go(const fs::path& dir) {
   const fs::path inside = fs::current_path().lexically_relative(fs::weakly_canonical(dir));
-  TP_CHECK(inside.empty() || *inside.begin() == "..", kWhere,
+  TP_CHECK(inside.empty() || *inside.begin() == "..", kSetLoggerDir,
            "'{}' contains the working directory, so it is neither deleted nor renamed. Choose a "
            "directory below it.",
            dir.string());
@@ -175,19 +174,12 @@ fs::path settle(const fs::path& dir, LogDirAction action) {
     case LogDirAction::kNew:
       return dated(dir);
     default:
-      throw make_error(kWhere,
+      throw make_error(kSetLoggerDir,
                        "'{}' has files in it. Choose another directory, pass another LogDirAction, "
                        "or set {} to keep, delete, backup or new.",
                        dir.string(), kActionVariable);
   }
   return dir;
-}
-
-std::vector<std::string> command_line() {
-  std::vector<std::string> words;
-  std::ifstream file("/proc/self/cmdline");
-  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
-  return words;
 }
 
 void open_log(const fs::path& dir) {
@@ -207,7 +199,7 @@ void open_log(const fs::path& dir) {
 }  // namespace
 
 fs::path set_logger_dir(const fs::path& dir, LogDirAction action) {
-  TP_CHECK(!dir.empty(), kWhere, "the path is empty. Name a directory.");
+  TP_CHECK(!dir.empty(), kSetLoggerDir, "the path is empty. Name a directory.");
   fs::path chosen = dir.lexically_normal();
   // With a trailing slash the date would go inside the directory.
   if (!chosen.has_filename()) chosen = chosen.parent_path();

@@ -22,6 +22,9 @@ struct LoopState {
   int64_t max_epoch = 0;
 
   bool is_last_step_of_epoch() const { return local_step == steps_per_epoch - 1; }
+  /// Whether the training goes on with what an earlier run has begun. Weights alone, with which the
+  /// first epoch starts, do not make it so.
+  bool is_resumed() const { return global_step > 0 && (starting_epoch > 1 || starting_step > 0); }
 };
 
 }  // namespace tensorpack

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,10 @@ class ProtoWriter {
   }
   void number(int field, double value) { fixed(field, 1, value); }
   void number(int field, float value) { fixed(field, 5, value); }
+  /// A repeated field of doubles, packed.
+  void numbers(int field, std::span<const double> values) {
+    string(field, {reinterpret_cast<const char*>(values.data()), values.size_bytes()});
+  }
   void string(int field, std::string_view text) {
     tag(field, 2);
     varint(text.size());

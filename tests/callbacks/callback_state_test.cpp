@@ -70,6 +70,16 @@ TEST(CallbackStateTest, UnknownAndMissingStatesAreTold) {
   EXPECT_THAT(log, Not(HasSubstr("Stateless")));
 }
 
+// Other processes do not have the callbacks of the chief.
+TEST(CallbackStateTest, StatesOfTheChiefAloneAreNotMissed) {
+  Callbacks callbacks(OwnedList<Callback>{CountEpochs()});
+  const std::string log = stdout_of([&] {
+    callbacks.load_states({{"callback/CountEpochs", "7"}, {"callback/OfTheChief", "1"}},
+                          /*has_all=*/false);
+  });
+  EXPECT_THAT(log, IsEmpty());
+}
+
 TEST(CallbackStateTest, ADamagedStateNamesTheCallback) {
   Callbacks callbacks(OwnedList<Callback>{CountEpochs()});
   EXPECT_ERROR(callbacks.load_states({{"callback/CountEpochs", "abc"}}),

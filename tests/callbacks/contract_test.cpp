@@ -4,17 +4,37 @@
 
 #include <functional>
 
+#include "tensorpack/callbacks/best_saver.h"
 #include "tensorpack/callbacks/callback_factory.h"
+#include "tensorpack/callbacks/check_numerics.h"
+#include "tensorpack/callbacks/dump_as_image.h"
+#include "tensorpack/callbacks/early_stopping.h"
+#include "tensorpack/callbacks/estimated_time_left.h"
+#include "tensorpack/callbacks/graph_profiler.h"
+#include "tensorpack/callbacks/hooks.h"
+#include "tensorpack/callbacks/human_hyper_param_setter.h"
 #include "tensorpack/callbacks/inference_runner.h"
 #include "tensorpack/callbacks/inference_stats.h"
+#include "tensorpack/callbacks/inject_shell.h"
 #include "tensorpack/callbacks/merge_all_summaries.h"
 #include "tensorpack/callbacks/model_saver.h"
+#include "tensorpack/callbacks/print_stages.h"
+#include "tensorpack/callbacks/process_tensors.h"
 #include "tensorpack/callbacks/progress_bar.h"
+#include "tensorpack/callbacks/resource_trackers.h"
 #include "tensorpack/callbacks/run_op.h"
+#include "tensorpack/callbacks/scheduled_hyper_param_setter.h"
+#include "tensorpack/callbacks/session_run_timeout.h"
+#include "tensorpack/callbacks/start_proc_or_thread.h"
+#include "tensorpack/callbacks/stat_monitor_param_setter.h"
 #include "tensorpack/callbacks/stop_at_nan.h"
+#include "tensorpack/callbacks/throughput_tracker.h"
 #include "tensorpack/callbacks/trigger.h"
 #include "tensorpack/dataflow/from_list.h"
+#include "tensorpack/dataflow/repeat.h"
 #include "tensorpack/utils/fs.h"
+#include "tensorpack/utils/logger.h"
+#include "tests/support/act_at.h"
 #include "tests/support/capture.h"
 #include "tests/support/fake_trainer.h"
 
@@ -47,6 +67,11 @@ std::vector<Case> all_cases() {
                                       {ClassificationError()}));
        }},
       {"MergeAllSummaries", true, [](const TempDir&) { return moved(MergeAllSummaries()); }},
+      {"PrintStages", true,
+       [](const TempDir&) {
+         const DataFlowPtr flow = FromList({}) | repeat(2);
+         return moved(PrintStages(*flow));
+       }},
       {"StopAtNaN", false, [](const TempDir&) { return moved(StopAtNaN()); }},
       {"RunOp", false, [](const TempDir&) { return moved(RunOp(Op::nothing())); }},
       {"CallbackFactory", true,
@@ -63,6 +88,66 @@ std::vector<Case> all_cases() {
        [](const TempDir&) {
          return moved(PeriodicCallback(ProgressBar(), {.every_k_epochs = 2}));
        }},
+      {"PeriodicRunHooks(ProgressBar)", false,
+       [](const TempDir&) { return moved(PeriodicRunHooks(ProgressBar(), 2)); }},
+      {"HookToCallback", false, [](const TempDir&) { return moved(HookToCallback(Hook())); }},
+      {"ScheduledHyperParamSetter", false,
+       [](const TempDir&) {
+         return moved(ScheduledHyperParamSetter("scratch", {{1, 0.5}}));
+       }},
+      {"HyperParamSetterWithFunc", false,
+       [](const TempDir&) {
+         return moved(HyperParamSetterWithFunc("scratch", [](int64_t epoch, double old) {
+           return old + static_cast<double>(epoch);
+         }));
+       }},
+      {"HumanHyperParamSetter", false,
+       [](const TempDir&) { return moved(HumanHyperParamSetter("scratch")); }},
+      {"StatMonitorParamSetter", false,
+       [](const TempDir&) {
+         return moved(StatMonitorParamSetter(
+             "scratch",
+             {.stat_name = "cost", .value_func = [](double old) { return old / 2; }, .last_k = 2}));
+       }},
+      {"MinSaver", true,
+       [](const TempDir& dir) { return moved(MinSaver("cost", {.checkpoint_dir = dir.path()})); }},
+      {"MaxSaver", true,
+       [](const TempDir& dir) { return moved(MaxSaver("cost", {.checkpoint_dir = dir.path()})); }},
+      {"EarlyStopping", true,
+       [](const TempDir&) { return moved(EarlyStopping({.stat_name = "cost"})); }},
+      {"SessionRunTimeout", false, [](const TempDir&) { return moved(SessionRunTimeout(100)); }},
+      {"StartProcOrThread", false,
+       [](const TempDir&) {
+         return moved(StartProcOrThread("worker", [](const std::stop_token&) {}));
+       }},
+      {"InjectShell", true, [](const TempDir&) { return moved(InjectShell()); }},
+      {"ProcessTensors", true,
+       [](const TempDir&) {
+         return moved(ProcessTensors({"cost"}, [](const std::vector<at::Tensor>&) {}));
+       }},
+      {"TensorPrinter", true, [](const TempDir&) { return moved(TensorPrinter({"cost"})); }},
+      {"DumpTensors", true, [](const TempDir&) { return moved(DumpTensors({"cost"})); }},
+      {"DumpTensorAsImage", true,
+       [](const TempDir&) {
+         const auto picture = [](const at::Tensor& vector) { return vector.view({1, 3}); };
+         return moved(DumpTensorAsImage("vector", {.map_func = picture}));
+       }},
+      {"DumpParamAsImage", true,
+       [](const TempDir&) {
+         const auto picture = [](const at::Tensor& scalar) { return scalar.view({1, 1}); };
+         return moved(DumpParamAsImage("w", {.map_func = picture}));
+       }},
+      {"SimpleMovingAverage", true,
+       [](const TempDir&) { return moved(SimpleMovingAverage({"cost"}, 2)); }},
+      {"EstimatedTimeLeft", true, [](const TempDir&) { return moved(EstimatedTimeLeft()); }},
+      {"ThroughputTracker", false, [](const TempDir&) { return moved(ThroughputTracker()); }},
+      {"PeakMemoryTracker", false, [](const TempDir&) { return moved(PeakMemoryTracker()); }},
+      {"HostResourceTracker", false, [](const TempDir&) { return moved(HostResourceTracker()); }},
+      {"GPUUtilizationTracker", false,
+       [](const TempDir&) { return moved(GPUUtilizationTracker()); }},
+      {"GraphProfiler", true,
+       [](const TempDir&) { return moved(GraphProfiler({.first_step = 1, .repetitions = 1})); }},
+      {"CheckNumerics", false, [](const TempDir&) { return moved(CheckNumerics()); }},
   };
 }
 
@@ -83,6 +168,7 @@ class Borrowed final : public Callback {
   void trigger_step() override { callback_->trigger_step(); }
   void after_epoch() override { callback_->after_epoch(); }
   void trigger_epoch() override { callback_->trigger_epoch(); }
+  void after_triggers() override { callback_->after_triggers(); }
   void after_train() override {
     callback_->after_train();
     callback_->after_train();
@@ -94,6 +180,11 @@ class Borrowed final : public Callback {
 
 class CallbackContractTest : public testing::TestWithParam<Case> {
  protected:
+  CallbackContractTest() {
+    stdout_of([&] { set_logger_dir(dir_.path(), LogDirAction::kKeep); });
+  }
+  ~CallbackContractTest() override { reset_logger_dir(); }
+
   TempDir dir_;
   std::unique_ptr<Callback> callback_ = GetParam().make(dir_);
 };
@@ -116,6 +207,50 @@ TEST_P(CallbackContractTest, RunsWithoutSteps) {
   stdout_of([&] {
     FakeTrainer({.steps_per_epoch = 0, .max_epoch = 2}).train({Borrowed(*callback_)});
     FakeTrainer({.steps_per_epoch = 1, .max_epoch = 0}).train({Borrowed(*callback_)});
+  });
+}
+
+TEST_P(CallbackContractTest, RunsInProcessesThatAreNotTheChief) {
+  if (callback_->chief_only()) return;
+  stdout_of([&] {
+    FakeTrainer trainer({.steps_per_epoch = 2, .max_epoch = 2});
+    trainer.set_chief(false);
+    trainer.train({Borrowed(*callback_)});
+    EXPECT_GE(trainer.global_step(), 4);  // two step counters count twice
+  });
+}
+
+// However a training ends, the callback can be destroyed, and serve another one.
+TEST_P(CallbackContractTest, SurvivesEveryWayOfEnding) {
+  const auto fail = [] { throw std::runtime_error("on purpose"); };
+  const auto stop = [] { throw StopTraining("on purpose"); };
+  for (const char* method : {"before_train", "before_epoch", "before_run", "after_run",
+                             "trigger_step", "trigger_epoch"}) {
+    stdout_of([&] {
+      EXPECT_THROW(FakeTrainer().train({ActAt(method, 0, fail), Borrowed(*callback_)}),
+                   std::runtime_error)
+          << method;
+      EXPECT_THROW(FakeTrainer().train({Borrowed(*callback_), ActAt(method, 0, fail)}),
+                   std::runtime_error)
+          << method;
+      FakeTrainer().train({Borrowed(*callback_), ActAt(method, 0, stop)});
+    });
+  }
+  stdout_of([&] { FakeTrainer().train({Borrowed(*callback_)}); });
+}
+
+TEST_P(CallbackContractTest, GoesOnFromItsOwnState) {
+  stdout_of([&] {
+    FakeTrainer first({.steps_per_epoch = 2, .max_epoch = 2});
+    first.train(std::move(callback_));
+    FakeTrainer second({.steps_per_epoch = 2, .starting_epoch = 3, .max_epoch = 3});
+    second.setup(GetParam().make(dir_));
+    second.callbacks().load_states(first.callback_states());
+    EXPECT_EQ(second.callback_states(), first.callback_states());
+    second.graph().global_step().tensor.fill_(4);
+    second.callbacks().before_train();
+    second.run_one_epoch(3);
+    EXPECT_EQ(second.callbacks().after_train(), nullptr);
   });
 }
 

@@ -55,6 +55,48 @@ TEST_F(InferenceRunnerTest, ReportsStatisticsOfEveryEpoch) {
   EXPECT_THAT(text_, HasSubstr("InferenceTower: 100%"));
 }
 
+// Each of the three batches is larger than the one before it.
+FromList six_samples() {
+  return FromList({point({0}, {0}), point({1, 2}, {1, 7}), point({3, 4, 5}, {7, 4, 7})});
+}
+
+// Notes the order in which it sees things.
+class Order final : public Inferencer {
+ public:
+  explicit Order(std::vector<int64_t>& sizes) : sizes_(&sizes) {}
+  std::vector<std::string> fetches() const override { return {"x"}; }
+  void on_fetches(const std::vector<at::Tensor>& values) override {
+    sizes_->push_back(values[0].numel());
+  }
+
+ private:
+  std::vector<int64_t>* sizes_;
+};
+
+TEST_F(InferenceRunnerTest, SeveralTowersLeaveNothingOut) {
+  for (const int towers : {2, 3, 4}) {
+    FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 2});
+    std::vector<int64_t> sizes;
+    stdout_of([&] {
+      trainer.train({InferenceRunner(six_samples(), {ClassificationError(), Order(sizes)},
+                                     {.devices = Devices::cpu(towers)})});
+    });
+    EXPECT_THAT(trainer.monitors().get_history("validation_error"),
+                ElementsAre(Pair(1, 0.5), Pair(2, 0.5)));
+    EXPECT_THAT(sizes, ElementsAre(1, 2, 3, 1, 2, 3)) << towers;
+  }
+}
+
+TEST_F(InferenceRunnerTest, OneDeviceAndSeveralAreNotBothSet) {
+  EXPECT_THAT(
+      [&] {
+        train({six_samples(),
+               {ClassificationError()},
+               {.device = at::kCPU, .devices = Devices::cpu(2)}});
+      },
+      ThrowsMessage<Error>(HasSubstr("both .device and .devices are set")));
+}
+
 TEST_F(InferenceRunnerTest, DoesNotCountAsAStep) {
   train({five_samples(), {ClassificationError()}});
   EXPECT_EQ(trainer_.global_step(), 4);
@@ -146,7 +188,7 @@ TEST_F(InferenceRunnerTest, WrongNumberOfComponentsIsAnErrorBeforeTheFirstStep) 
         train({FromList({{at::zeros({2})}}), {ClassificationError()}});
       },
       ThrowsMessage<Error>(
-          HasSubstr("a datapoint has 1 components, 'InferenceTower' has 2 inputs (x, label)")));
+          HasSubstr("a datapoint has 1 components, the input signature has 2 (x, label)")));
   EXPECT_EQ(trainer_.global_step(), 0);
 }
 

@@ -28,6 +28,7 @@ class ReplaceDirectoryByFile final : public Callback {
   ReplaceDirectoryByFile(fs::path dir, std::set<int64_t> epochs)
       : dir_(std::move(dir)), epochs_(std::move(epochs)) {}
   void before_epoch() override {
+    wait_for_checkpoints();
     if (epochs_.contains(epoch_num())) {
       fs::remove_all(dir_);
       write_file_atomically(dir_, "");
@@ -82,7 +83,10 @@ TEST_F(ModelSaverTest, NumbersAreOnTheDiskBeforeTheirCheckpoint) {
   class Watch final : public MonitorBase {
    public:
     Watch(fs::path dir, std::vector<bool>& seen) : dir_(std::move(dir)), seen_(&seen) {}
-    void flush() override { seen_->push_back(fs::exists(dir_ / "model-2.safetensors")); }
+    void flush() override {
+      wait_for_checkpoints();
+      seen_->push_back(fs::exists(dir_ / "model-2.safetensors"));
+    }
 
    private:
     fs::path dir_;
@@ -93,6 +97,22 @@ TEST_F(ModelSaverTest, NumbersAreOnTheDiskBeforeTheirCheckpoint) {
     trainer_.train({ModelSaver({.checkpoint_dir = checkpoints_})}, {Watch(checkpoints_, seen)});
   });
   EXPECT_THAT(seen, testing::ElementsAre(false, true, true));
+}
+
+TEST_F(ModelSaverTest, WhatIsTrainedWhileACheckpointIsWrittenIsNotInIt) {
+  for (const bool background : {true, false}) {
+    FakeTrainer trainer({.steps_per_epoch = 2, .max_epoch = 20});
+    const fs::path dir = dir_ / (background ? "background" : "foreground");
+    stdout_of([&] {
+      trainer.train(
+          {ModelSaver({.max_to_keep = 0, .checkpoint_dir = dir, .background = background})});
+    });
+    for (int64_t step = 2; step <= 40; step += 2) {
+      const Checkpoint saved = load_checkpoint(dir / fmt::format("model-{}", step));
+      EXPECT_EQ(saved.variables.at("w").item<float>(), static_cast<float>(step));
+      EXPECT_EQ(saved.variables.at("global_step").item<int64_t>(), step);
+    }
+  }
 }
 
 TEST_F(ModelSaverTest, KeepsTheLastOnes) {

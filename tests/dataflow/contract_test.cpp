@@ -2,9 +2,17 @@
 #include <string>
 
 #include "tensorpack/dataflow/batch.h"
+#include "tensorpack/dataflow/cache.h"
+#include "tensorpack/dataflow/combine.h"
 #include "tensorpack/dataflow/fake_data.h"
+#include "tensorpack/dataflow/fixed_size.h"
 #include "tensorpack/dataflow/from_generator.h"
+#include "tensorpack/dataflow/inspect.h"
+#include "tensorpack/dataflow/interleave.h"
+#include "tensorpack/dataflow/locally_shuffle.h"
 #include "tensorpack/dataflow/map.h"
+#include "tensorpack/dataflow/parallel_map.h"
+#include "tensorpack/dataflow/prefetch.h"
 #include "tensorpack/dataflow/repeat.h"
 #include "tensorpack/dataflow/shard.h"
 #include "tensorpack/dataflow/shuffle.h"
@@ -60,6 +68,87 @@ INSTANTIATE_TEST_SUITE_P(Sources, DataFlowContractTest,
                                          Case{"LargeFakeData", [] { return own(fake(true, 180)); }},
                                          Case{"ConstantFakeData", [] { return own(fake(false)); }}),
                          [](const auto& info) { return info.param.name; });
+
+DataPoint jitter(DataPoint point, Rng& rng) {
+  return {point[0] * 100 + static_cast<int64_t>(rng.below(100))};
+}
+
+DataFlowPtr open(const DataPoint& point) { return numbers(point[0].item<int64_t>()) | take(100); }
+
+int64_t parity(const DataPoint& point) { return point[0].item<int64_t>() % 2; }
+
+INSTANTIATE_TEST_SUITE_P(
+    Threads, DataFlowContractTest,
+    testing::Values(
+        Case{"Prefetch", [] { return numbers(9) | shuffle({.seed = 1}) | prefetch(3); }},
+        Case{"PrefetchOfOne", [] { return numbers(9) | prefetch(1); }},
+        Case{"PrefetchForever", [] { return numbers(4) | repeat() | prefetch(3); }},
+        Case{"ParallelMap", [] { return numbers(9) | parallel_map(add_one, {.threads = 3}); }},
+        Case{"ParallelMapThatDrops",
+             [] { return numbers(9) | parallel_map(keep_even, {.threads = 3}); }},
+        Case{"RandomParallelMap",
+             [] { return numbers(9) | parallel_map(jitter, {.threads = 3, .seed = 1}); }},
+        Case{"MapAndBatch",
+             [] { return numbers(10) | map_and_batch(jitter, 3, {.threads = 3, .seed = 1}); }},
+        Case{"MapAndBatchWithRemainder",
+             [] {
+               return numbers(10) | map_and_batch(add_one, 3, {.threads = 3, .remainder = true});
+             }},
+        Case{"MapAndBatchThatDrops",
+             [] { return numbers(10) | map_and_batch(keep_even, 2, {.threads = 3}); }},
+        Case{"Interleave", [] { return numbers(6) | interleave(open, {.cycle = 2}); }},
+        Case{"InterleaveWithoutThreads",
+             [] { return numbers(6) | interleave(open, {.cycle = 3, .prefetch = 0}); }},
+        Case{"Copies",
+             [] {
+               return run_multiple_copies(
+                   [](int64_t copy) { return numbers(5) | shuffle({.seed = copy}); });
+             }},
+        Case{"Nested",
+             [] {
+               return numbers(20) | prefetch(2) | parallel_map(jitter, {.threads = 2, .seed = 1}) |
+                      prefetch(3) | map_and_batch(add_one, 4, {.threads = 2}) | prefetch(1);
+             }}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    MoreStages, DataFlowContractTest,
+    testing::Values(
+        Case{"BatchByKey", [] { return numbers(11) | batch_by_key(2, parity); }},
+        Case{"BatchByKeyWithRemainder",
+             [] { return numbers(11) | batch_by_key(4, parity, {.remainder = true}); }},
+        Case{"PaddedBatch", [] { return numbers(11) | batch(3, {.padding = 0}); }},
+        Case{"RandomMap", [] { return numbers(9) | map(jitter, {.seed = 1}); }},
+        Case{"RepeatEach", [] { return numbers(5) | repeat_each(3); }},
+        Case{"FixedSize", [] { return numbers(5) | shuffle({.seed = 1}) | fixed_size(7); }},
+        Case{"FixedSizeOfUnknown", [] { return counting() | fixed_size(7); }},
+        Case{"FixedSizeAnew", [] { return numbers(5) | fixed_size(7, {.keep_position = false}); }},
+        Case{"Concat",
+             [] {
+               return concat({numbers(4) | shuffle({.seed = 1}), counting(), numbers(0)});
+             }},
+        Case{"Join",
+             [] {
+               return join({numbers(6), numbers(6) | shuffle({.seed = 1})});
+             }},
+        Case{"JoinOfShortest",
+             [] {
+               return join({numbers(4), counting()}, {.shortest = true});
+             }},
+        Case{"RandomChoose",
+             [] {
+               return random_choose({numbers(9), counting()}, {.seed = 1});
+             }},
+        Case{"RandomMix",
+             [] {
+               return random_mix({numbers(9), numbers(4)}, {.seed = 1});
+             }},
+        Case{"LocallyShuffle",
+             [] { return numbers(9) | locally_shuffle(4, {.reuse = 2, .seed = 1}); }},
+        Case{"Cache", [] { return numbers(9) | cache({.shuffle = true, .seed = 1}); }},
+        Case{"CacheOfUnknownSize", [] { return counting() | cache(); }},
+        Case{"Print", [] { return numbers(4) | print({.count = 0}); }}),
+    [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     Stages, DataFlowContractTest,

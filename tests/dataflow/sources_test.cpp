@@ -39,6 +39,17 @@ TEST(FromGeneratorTest, TakesTemporariesAndCaptures) {
   EXPECT_THAT(values_of_pass(*flow, 2), ElementsAre(24, 25, 26));
 }
 
+TEST(FromGeneratorTest, YieldsSeveralTensorsOnTheSpot) {
+  auto flow = FromGenerator([]() -> Generator<DataPoint> {
+    const at::Tensor image = torch::zeros({2});
+    co_yield datapoint(image, torch::scalar_tensor(7));
+  });
+  const std::optional<DataPoint> point = flow.next();
+  ASSERT_TRUE(point);
+  ASSERT_EQ(point->size(), 2U);
+  EXPECT_EQ((*point)[1].item<int64_t>(), 7);
+}
+
 TEST(FromGeneratorTest, ExceptionReachesTheConsumerAfterTheDatapointsBeforeIt) {
   auto flow = FromGenerator([]() -> Generator<DataPoint> {
     DataPoint point{torch::scalar_tensor(1)};

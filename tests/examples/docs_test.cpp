@@ -24,6 +24,7 @@ TEST(DocsTest, CodeOfTutorialsIsACopyOfCompiledCode) {
   const fs::path root = TENSORPACK_SOURCE_DIR;
   int blocks = 0;
   for (const auto& page : fs::directory_iterator(root / "docs/tutorial")) {
+    if (page.path().extension() != ".md") continue;
     const std::string text = text_of(page.path());
     const std::regex cited("From `([^`]+)`:\n\n```cpp\n([^`]*)```");
     for (auto i = std::sregex_iterator(text.begin(), text.end(), cited);

@@ -49,6 +49,13 @@ class ExamplesTest : public testing::Test {
   bool skipped_ = false;
 };
 
+TEST_F(ExamplesTest, DataflowShowsWhatItSays) {
+  const std::string output = run("dataflow", {});
+  if (skipped_) GTEST_SKIP() << "the examples are not built";
+  EXPECT_THAT(output, testing::HasSubstr("999 of 1000 datapoints could be read"));
+  EXPECT_THAT(output, testing::HasSubstr("map_and_batch"));
+}
+
 TEST_F(ExamplesTest, EveryLevelOfUseFitsTheLine) {
   for (const char* level : {"high", "middle", "low", "none"}) {
     const std::string output = run("three_levels", {level});
@@ -64,6 +71,33 @@ TEST_F(ExamplesTest, TwoOptimizersLearnToClassify) {
   if (skipped_) GTEST_SKIP() << "the examples are not built";
   EXPECT_GT(history("validation_accuracy").back(), 0.75);
   EXPECT_LT(history("cost").back(), history("cost").front());
+}
+
+TEST_F(ExamplesTest, WhatIsWatchedIsWritten) {
+  const std::string output =
+      run("watch_and_steer", {"--epochs", "2", "--steps", "100", "--logdir", logdir_});
+  if (skipped_) GTEST_SKIP() << "the examples are not built";
+  EXPECT_GT(history("validation_accuracy").back(), 0.65);
+  EXPECT_EQ(history("activation-summary/conv1-rms").size(), 2u);
+  EXPECT_THAT(output, testing::HasSubstr("| epoch | validation_accuracy |"));
+  EXPECT_THAT(output, testing::HasSubstr("Profile of a step at global_step 10"));
+  EXPECT_TRUE(fs::exists(fs::path(logdir_) / "max-validation_accuracy.safetensors"));
+  EXPECT_TRUE(fs::exists(fs::path(logdir_) / "stats.csv"));
+}
+
+TEST_F(ExamplesTest, AnExportedModelRunsWhereItsSourceIsNot) {
+  run("train_and_export", {"--logdir", logdir_});
+  const std::string output = run("run_exported_model", {logdir_ + "/circle.tpx"});
+  if (skipped_) GTEST_SKIP() << "the examples are not built";
+  const auto probability = [&](const std::string& point) {
+    const std::string text = point + " is inside with probability ";
+    const size_t found = output.find(text);
+    return found == std::string::npos ? -1.0 : std::stod(output.substr(found + text.size()));
+  };
+  EXPECT_GT(probability("( 0.0,  0.0)"), 0.9) << output;
+  EXPECT_GE(probability("( 0.9,  0.9)"), 0.0) << output;
+  EXPECT_LT(probability("( 0.9,  0.9)"), 0.1) << output;
+  EXPECT_TRUE(fs::exists(logdir_ + "/circle.onnx"));
 }
 
 TEST_F(ExamplesTest, EvolutionLearnsToBalance) {

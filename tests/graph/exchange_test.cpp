@@ -88,7 +88,8 @@ TEST(ExchangeTest, SharedVariablesAreUpdatedWhenTheLastBucketIsThere) {
   overlap_exchanges(trace);
   std::vector<std::string> names;
   for (const Node& node : trace.nodes) {
-    if (node.op_name().find("to_copy") == std::string::npos) names.push_back(node.op_name());
+    const std::string name = node.op_name().substr(0, node.op_name().find('.'));
+    if (name != "aten::_to_copy") names.push_back(name);
   }
   EXPECT_THAT(names, testing::ElementsAre("tensorpack::exchange_begin",
                                           "tensorpack::exchange_begin", "tensorpack::exchange_end",

@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "tensorpack/graph/call_scope.h"
@@ -68,7 +69,7 @@ TEST(GraphTest, AVariableIsKeptWhereTheFewestElementsAreYet) {
   std::vector<c10::Device> places;
   for (const int64_t size : {10, 4, 4, 4, 1, 1}) {
     places.push_back(graph.place_of_variable(c10::kCPU));
-    graph.create_variable("v" + std::to_string(places.size()), {size}, {}, places.back());
+    graph.create_variable(fmt::format("v{}", places.size()), {size}, {}, places.back());
   }
   EXPECT_THAT(places, testing::ElementsAre(b, a, a, a, b, b));
 }

@@ -258,6 +258,14 @@ TEST(VariableStoreTest, RegularExpressionsSelect) {
   EXPECT_EQ(graph.variables().items("W$").size(), 2U);
 }
 
+// Programs refer to the memory of variables, and only a graph knows whether it is final.
+template <typename Store>
+concept AnybodyMayAdd = requires(Store store) {
+  store.add(Variable{});
+};
+static_assert(!AnybodyMayAdd<VariableStore>);
+static_assert(!std::is_assignable_v<decltype((std::declval<Variable&>().tensor)), at::Tensor>);
+
 TEST(VariableStoreTest, AssignCopiesAndChecksTheShape) {
   Graph graph;
   CallScope call(graph);

@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -20,7 +22,7 @@ class Recorder final : public MonitorBase {
   void process_scalar(const std::string& name, double value, const LoopState& loop) override {
     seen_->push_back(fmt::format("{}={} at {}", name, value, loop.global_step));
   }
-  void process_image(const std::string& name, const at::Tensor&, const LoopState&) override {
+  void process_image(const std::string& name, const Image&, const LoopState&) override {
     seen_->push_back(name);
   }
 
@@ -56,6 +58,40 @@ TEST(MonitorsTest, UnknownScalarNamesTheNearest) {
               ThrowsMessage<Error>(HasSubstr("Did you mean 'accuracy'?")));
 }
 
+TEST(MonitorsTest, AStackOfImagesIsNumbered) {
+  std::vector<std::string> seen;
+  LoopState loop;
+  Monitors monitors({Recorder(&seen)}, loop);
+  monitors.put_image("stack", at::zeros({2, 4, 5}));
+  monitors.put_image("color", at::zeros({4, 5, 3}));
+  monitors.put_image("batch", at::zeros({1, 4, 5, 3}));
+  EXPECT_THAT(seen, ElementsAre("stack/0", "stack/1", "color", "batch"));
+}
+
+TEST(MonitorsTest, PixelsAreCutToBytes) {
+  const Image image(at::tensor({-3.0, 1.6, 300.0, std::nan("")}).view({2, 2}));
+  EXPECT_TRUE(image.pixels().equal(at::tensor({0, 2, 255, 0}, at::kByte).view({2, 2, 1})));
+  EXPECT_EQ(image.png().substr(1, 3), "PNG");
+}
+
+TEST(MonitorsTest, HistogramsCountEveryFiniteValue) {
+  const Histogram histogram =
+      make_histogram(at::tensor({0.0, 1.0, 1.5, 4.0, std::nan("")}, at::kDouble), 4);
+  EXPECT_THAT(histogram.edges, ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(histogram.counts, ElementsAre(1, 2, 0, 1));
+  EXPECT_EQ(histogram.count, 4);
+  EXPECT_EQ(histogram.not_finite, 1);
+  EXPECT_EQ(histogram.sum, 6.5);
+  EXPECT_EQ(histogram.sum_of_squares, 19.25);
+}
+
+TEST(MonitorsTest, EqualValuesHaveOneBinAroundThem) {
+  const Histogram histogram = make_histogram(at::full({3}, 2.0));
+  EXPECT_THAT(histogram.edges, ElementsAre(1.5, 2.5));
+  EXPECT_THAT(histogram.counts, ElementsAre(3));
+  EXPECT_TRUE(make_histogram(at::empty({0})).counts.empty());
+}
+
 TEST(MonitorsTest, ImagesHaveTwoToFourDimensions) {
   std::vector<std::string> seen;
   LoopState loop;
@@ -63,7 +99,7 @@ TEST(MonitorsTest, ImagesHaveTwoToFourDimensions) {
   monitors.put_image("sample", at::zeros({4, 4}));
   EXPECT_THAT(seen, ElementsAre("sample"));
   EXPECT_THAT([&] { monitors.put_image("row", at::zeros({4})); },
-              ThrowsMessage<Error>(HasSubstr("'row' has 1 dimensions")));
+              ThrowsMessage<Error>(HasSubstr("'row': [Image] a tensor with 1 dimensions")));
 }
 
 }  // namespace

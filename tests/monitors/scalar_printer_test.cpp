@@ -37,12 +37,32 @@ std::string print_one_epoch(ScalarPrinterOptions options) {
 }
 
 TEST(ScalarPrinterTest, PrintsTheNewestValuesAtTheEndOfAnEpochSorted) {
-  EXPECT_EQ(print_one_epoch({}), "accuracy: 0.5\nbig/value: 1.2346e+08\ncost: 1.1235\n");
+  EXPECT_EQ(print_one_epoch({}),
+            "Scalars:\n"
+            "  accuracy:  0.5\n"
+            "  big/value: 1.2346e+08\n"
+            "  cost:      1.1235\n");
 }
 
 TEST(ScalarPrinterTest, JoinsTheLastStepWithItsEpoch) {
   EXPECT_EQ(print_one_epoch({.enable_step = true, .whitelist = {"cost"}}),
-            "cost: 0.12346\ncost: 1.1235\n");
+            "cost: 0.12346\nScalars:\n  cost: 1.1235\n");
+}
+
+TEST(ScalarPrinterTest, TheTableShowsTheChangeSinceTheLastOne) {
+  ScalarPrinter printer;
+  const auto print = [&](double cost) {
+    return messages(stdout_of([&] {
+      printer.process_scalar("cost", cost, {});
+      printer.process_scalar("same", 2, {});
+      printer.trigger_epoch({});
+    }));
+  };
+  print(1.5);
+  EXPECT_EQ(print(1.25),
+            "Scalars:\n"
+            "  cost: 1.25       -0.25\n"
+            "  same: 2\n");
 }
 
 TEST(ScalarPrinterTest, PrintsTheLastStepWhenEpochsAreOff) {
@@ -52,7 +72,7 @@ TEST(ScalarPrinterTest, PrintsTheLastStepWhenEpochsAreOff) {
 
 TEST(ScalarPrinterTest, ListsAreSearchedForInNames) {
   EXPECT_EQ(print_one_epoch({.whitelist = {"^c", "a"}, .blacklist = {"/val"}}),
-            "accuracy: 0.5\ncost: 1.1235\n");
+            "Scalars:\n  accuracy: 0.5\n  cost:     1.1235\n");
 }
 
 TEST(ScalarPrinterTest, PrintsWhatWasReportedBeforeTraining) {
@@ -61,7 +81,7 @@ TEST(ScalarPrinterTest, PrintsWhatWasReportedBeforeTraining) {
               printer.process_scalar("error", 1, {});
               printer.before_train({});
             })),
-            "error: 1\n");
+            "Scalars:\n  error: 1\n");
 }
 
 TEST(ScalarPrinterTest, RejectsABrokenRegularExpression) {

@@ -2,7 +2,12 @@
 // What is verified is what runs: whatever a lowering does wrong is found.
 #include "tensorpack/session/lowering.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <gmock/gmock.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/library.h>
+
+#include <map>
 
 #include "tensorpack/session/program_executor.h"
 #include "tests/session/models.h"
@@ -47,6 +52,68 @@ class LostUpdate final : public Lowering {
   }
 };
 
+at::Tensor sum_of_rows(const at::Tensor& x) { return x.sum(0); }
+
+// As another kernel would, which begins with the last row.
+at::Tensor sum_of_rows_backwards(const at::Tensor& x) {
+  at::Tensor sum = at::zeros({x.size(1)});
+  for (int64_t row = x.size(0); row-- > 0;) sum += x[row];
+  return sum;
+}
+
+TORCH_LIBRARY(tensorpack_lowering_test, library) {
+  library.def("sum_of_rows(Tensor x) -> Tensor");
+  library.impl("sum_of_rows", c10::DispatchKey::CPU, TORCH_FN(sum_of_rows));
+  library.def("sum_of_rows_backwards(Tensor x) -> Tensor");
+  library.impl("sum_of_rows_backwards", c10::DispatchKey::CPU, TORCH_FN(sum_of_rows_backwards));
+}
+
+c10::OperatorHandle find_op(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
+}
+
+// Puts operators in the place of others.
+class Replacing final : public Lowering {
+ public:
+  explicit Replacing(std::map<std::string, std::string> names) : names_(std::move(names)) {}
+
+  void optimize(const Op& op, Trace& trace,
+                const std::vector<std::string>& fetches) const override {
+    Lowering::optimize(op, trace, fetches);
+    for (Node& node : trace.nodes) {
+      const auto found = names_.find(node.op_name());
+      if (found != names_.end()) node.op = find_op(found->second.c_str());
+    }
+  }
+
+ private:
+  std::map<std::string, std::string> names_;
+};
+
+const std::map<std::string, std::string> kOtherSums = {
+    {"tensorpack_lowering_test::sum_of_rows", "tensorpack_lowering_test::sum_of_rows_backwards"}};
+
+// A bias before a batch norm: its gradient is nothing but rounding, of which its update is the
+// sign.
+Op define_bias_before_norm(Graph& graph) {
+  return define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
+    const at::Tensor weight = get_variable("weight", {3, 32}, init::normal(1));
+    const at::Tensor bias = get_variable("bias", {32});
+    const at::Tensor y = x.matmul(weight) + bias;
+    const at::Tensor normed = (y - y.mean(0)) / (y.var(0, false) + 1e-5).sqrt();
+    const at::Tensor cost = (normed.tanh() + normed).pow(2).sum();
+    const auto gradients = torch::autograd::grad({cost}, {weight, y});
+    at::NoGradGuard no_grad;
+    static const auto sum =
+        find_op("tensorpack_lowering_test::sum_of_rows").typed<at::Tensor(const at::Tensor&)>();
+    weight.sub_(gradients[0], 1e-3);
+    bias.sub_(sum.call(gradients[1]).sign(), 1e-3);
+    return {{"cost", cost}};
+  });
+}
+
+at::Tensor many_rows() { return at::randn({100, 3}, at::detail::createCPUGenerator(1)); }
+
 Op define_sum(Graph& graph) {
   return define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
     return {{"y", x.exp() + x}};
@@ -82,6 +149,22 @@ TEST(LoweringTest, EverySetOfFetchesIsVerified) {
   ProgramExecutor executor(graph, {}, std::make_unique<WrongPass>());
   executor.prepare(op, {batch_of(4)}, {});  // nothing is left of it
   EXPECT_ERROR(executor.prepare(op, {batch_of(4)}, {"y"}), "disagree on the tensor 'y'");
+}
+
+TEST(LoweringTest, AProgramMayRoundWhatIsNothingButRounding) {
+  Graph graph;
+  const Op op = define_bias_before_norm(graph);
+  ProgramExecutor executor(graph, {}, std::make_unique<Replacing>(kOtherSums));
+  executor.prepare(op, {many_rows()}, {"cost"});
+}
+
+TEST(LoweringTest, WhatIsWrongIsFoundBesideWhatIsNothingButRounding) {
+  Graph graph;
+  const Op op = define_bias_before_norm(graph);
+  auto wrong = kOtherSums;
+  wrong.emplace("aten::tanh_backward", "aten::sigmoid_backward");
+  ProgramExecutor executor(graph, {}, std::make_unique<Replacing>(wrong));
+  EXPECT_ERROR(executor.prepare(op, {many_rows()}, {"cost"}), "disagree on the variable 'weight'");
 }
 
 TEST(LoweringTest, FailedPreparationLeavesVariablesAsTheyWere) {

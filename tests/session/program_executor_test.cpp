@@ -72,6 +72,22 @@ TEST(ProgramExecutorTest, NewShapesAreRecordedAgainWithOneWarningPastEight) {
   EXPECT_THAT(log, HasSubstr("Op 'step' was recorded for 9 different input shapes, now [9, 3]"));
 }
 
+TEST(ProgramExecutorTest, OfManyShapesTheLeastRecentlyUsedIsForgotten) {
+  Graph graph;
+  const Op op = define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
+    return {{"a", x.mean(0)}};
+  });
+  ProgramExecutor executor(graph, {.verify = false});
+  const auto run = [&](int64_t rows) { executor.run(op, {batch_of(rows)}, {"a"}); };
+  for (int64_t rows = 1; rows <= 64; ++rows) run(rows);
+  run(1);
+  run(65);  // in place of 2
+  run(1);
+  EXPECT_EQ(executor.recordings(), 65U);
+  run(2);
+  EXPECT_EQ(executor.recordings(), 66U);
+}
+
 TEST(ProgramExecutorTest, RecordingAndVerifyingLeaveNoTrace) {
   Graph graph;
   const at::Tensor captured = at::zeros({3});

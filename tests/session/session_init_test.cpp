@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 
 #include "tensorpack/checkpoint/checkpoint.h"
+#include "tensorpack/checkpoint/weights_file.h"
 #include "tensorpack/graph/call_scope.h"
+#include "tensorpack/session/save_weights.h"
 #include "tensorpack/utils/fs.h"
 #include "tests/support/capture.h"
 #include "tests/support/throws.h"
@@ -117,6 +119,41 @@ TEST_F(SessionInitTest, StrictMeansThatBothSidesHaveTheSame) {
   EXPECT_TRUE(at::equal(value("W"), at::ones({2, 3}))) << "a refused checkpoint changes nothing";
   restore(all);
   EXPECT_TRUE(at::equal(value("W"), at::zeros({2, 3})));
+}
+
+TEST_F(SessionInitTest, NamesMayBeThoseOfAnotherLibrary) {
+  const NameMap names{
+      .rules = {{"^W$", "layer.weight", {.transposed = true}}, {"^mean$", "layer.running_mean"}},
+      .ignored = {"tracked$"},
+  };
+  const NamedTensors theirs{{"layer.weight", at::arange(6, at::kFloat).reshape({3, 2})},
+                            {"layer.tracked", at::ones({1})},
+                            {"mean", at::ones({3})},  // not ours, whatever it is called
+                            {"extra", at::ones({1})}};
+  const std::string log =
+      stdout_of([&] { DictRestore(theirs, {.ignore = {"extra"}, .names = names}).init(graph_); });
+  EXPECT_TRUE(at::equal(value("W"), theirs.at("layer.weight").t()));
+  EXPECT_TRUE(at::equal(value("mean"), at::zeros({3})));
+  EXPECT_THAT(log, AllOf(HasSubstr("keep their values: mean."), HasSubstr("not used: mean.")));
+}
+
+TEST_F(SessionInitTest, WeightsGoOutToAFileAndComeBackFromIt) {
+  const TempDir dir;
+  std::vector<std::string> files = {"w.safetensors"};
+#ifdef TENSORPACK_HAS_ZLIB
+  files.push_back("w.npz");
+#endif
+  const NameMap names{.rules = {{"^", "model."}}};
+  for (const std::string& file : files) {
+    graph_.variables().at("W").assign(at::full({2, 3}, 5.F));
+    save_weights(graph_, dir / file, names);
+    EXPECT_EQ(read_weights(dir / file).size(), 2);  // neither the slot nor the step
+    graph_.variables().at("W").assign(at::zeros({2, 3}));
+    const std::string log =
+        stdout_of([&] { SaverRestore(dir / file, {.names = names}).init(graph_); });
+    EXPECT_TRUE(at::equal(value("W"), at::full({2, 3}, 5.F)));
+    EXPECT_THAT(log, Not(HasSubstr("WRN")));
+  }
 }
 
 TEST_F(SessionInitTest, LaterOnesOfAChainWin) {

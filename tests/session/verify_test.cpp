@@ -66,6 +66,21 @@ TEST(VerifyTest, ATensorThatIsNotNamedAgainIsFound) {
               HasSubstr("disagree on the tensor 'y'"));
 }
 
+TEST(VerifyTest, AFunctionThatDoesNotRepeatItselfIsFound) {
+  Graph graph;
+  int calls = 0;
+  const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
+    const at::Tensor w = get_variable("W", {3}, init::ones());
+    const at::Tensor count = at::zeros({3});
+    count.data_ptr<float>()[0] = static_cast<float>(++calls);
+    at::NoGradGuard no_grad;
+    w.add_(x.sum(0) + count);
+    return {};
+  });
+  Session session(graph);
+  EXPECT_ERROR(session.run(op, {}, {{"x", batch_of(4)}}), "disagree on the variable 'W'");
+}
+
 struct RawDouble : torch::autograd::Function<RawDouble> {
   static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
     auto y = at::empty_like(x);

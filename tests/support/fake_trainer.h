@@ -36,6 +36,9 @@ class FakeTrainer final : public TrainerBase {
 
   Callbacks& callbacks() { return callbacks_; }
 
+  /// Before setup(): as in a process that leaves writing to another.
+  void set_chief(bool value) { is_chief_ = value; }
+
   std::map<std::string, std::string> callback_states() const override {
     return callbacks_.save_states();
   }
@@ -64,6 +67,12 @@ class FakeTrainer final : public TrainerBase {
     graph_->finalize();
     open_session();
     hooked_sess_ = std::make_unique<HookedSession>(sess(), callbacks_.hooks());
+  }
+
+  /// After setup(): what train() does of one epoch.
+  void run_one_epoch(int64_t epoch) {
+    loop_.epoch_num = epoch;
+    run_epoch();
   }
 
   TowerHandle build_prediction_tower(PredictionTowerOptions options) override {
@@ -103,16 +112,20 @@ class FakeTrainer final : public TrainerBase {
     callbacks_.before_train();
     for (loop_.epoch_num = loop_.starting_epoch; loop_.epoch_num <= loop_.max_epoch;
          ++loop_.epoch_num) {
-      callbacks_.before_epoch();
-      for (int64_t step = 0; step < loop_.steps_per_epoch; ++step) {
-        loop_.local_step = step;
-        hooked_sess_->run(train_op_ ? train_op_ : graph_->ops()[0]);
-        callbacks_.trigger_step();
-      }
-      callbacks_.after_epoch();
-      callbacks_.trigger_epoch();
+      run_epoch();
     }
     loop_.epoch_num = loop_.max_epoch;
+  }
+
+  void run_epoch() {
+    callbacks_.before_epoch();
+    for (int64_t step = 0; step < loop_.steps_per_epoch; ++step) {
+      loop_.local_step = step;
+      hooked_sess_->run(train_op_ ? train_op_ : graph_->ops()[0]);
+      callbacks_.trigger_step();
+    }
+    callbacks_.after_epoch();
+    callbacks_.trigger_epoch();
   }
 
   Callbacks callbacks_;

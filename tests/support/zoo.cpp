@@ -8,6 +8,7 @@
 #include <cmath>
 #include <memory>
 
+#include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/optim/adam.h"
 #include "tensorpack/optim/sgd.h"
@@ -160,7 +161,7 @@ Tensor discriminator(const Tensor& image) {
 std::vector<ZooLoss> dcgan(const Tensors& in) {
   const Tensor fake = generator(in[1]);
   const Tensor real_score = discriminator(in[0]);
-  const Tensor fake_score = discriminator(fake);
+  const Tensor fake_score = named("prediction", discriminator(fake));
   const auto loss = [](const Tensor& score, double target) {
     return at::binary_cross_entropy_with_logits(score, at::full_like(score, target));
   };
@@ -173,7 +174,8 @@ constexpr int64_t kWords = 30;
 constexpr int64_t kHidden = 16;
 
 std::vector<ZooLoss> next_word(const Tensor& states, const Tensor& words) {
-  const Tensor logits = dense("out", states.narrow(0, 0, states.size(0) - 1), kWords);
+  const Tensor logits =
+      named("prediction", dense("out", states.narrow(0, 0, states.size(0) - 1), kWords));
   return {{at::cross_entropy_loss(logits.reshape({-1, kWords}),
                                   words.narrow(0, 1, words.size(0) - 1).reshape({-1}))}};
 }
@@ -262,10 +264,14 @@ std::vector<ZooLoss> negative_sampling(const Tensors& in) {
   const Tensor word = embedding("words", in[0], kWords, 8);
   const Tensor context = embedding("contexts", in[1], kWords, 8);
   const Tensor noise_ids = at::randint(0, kWords, {in[0].size(0), kNegatives}, in[0].options());
-  VariableScope scope("contexts", Reuse::kAuto);
-  const Tensor noise = at::embedding(get_variable("W", {kWords, 8}), noise_ids);
-  const Tensor positive = at::log_sigmoid((word * context).sum(1)).mean();
+  const Tensor noise = [&] {
+    VariableScope scope("contexts", Reuse::kAuto);
+    return at::embedding(get_variable("W", {kWords, 8}), noise_ids);
+  }();
+  const Tensor similarity = (word * context).sum(1);
+  const Tensor positive = at::log_sigmoid(similarity).mean();
   const Tensor negative = at::log_sigmoid(-at::bmm(noise, word.unsqueeze(2))).mean();
+  named("prediction", similarity);
   return {{-(positive + negative)}};
 }
 
@@ -274,6 +280,7 @@ std::vector<ZooLoss> matrix_factorisation(const Tensors& in) {
   const Tensor item = embedding("item", in[1], 25, 6);
   const Tensor rating = (user * item).sum(1) + embedding("user_bias", in[0], 20, 1).squeeze(1) +
                         embedding("item_bias", in[1], 25, 1).squeeze(1);
+  named("prediction", rating);
   return {{at::mse_loss(rating, in[2]) + 0.01 * (user.pow(2).mean() + item.pow(2).mean())}};
 }
 
@@ -292,7 +299,7 @@ ZooModel classifier(std::string name, Shape shape, Tensor (*logits)(Tensor)) {
       .name = std::move(name),
       .inputs = {{"x", std::move(shape)}, {"label", {-1}, at::kLong}},
       .build = [logits](const Tensors& in) -> std::vector<ZooLoss> {
-        return {{at::cross_entropy_loss(logits(in[0]), in[1])}};
+        return {{at::cross_entropy_loss(named("prediction", logits(in[0])), in[1])}};
       },
       .make_batch = [batch](uint64_t seed) -> Tensors {
         const at::Generator generator = generator_of(seed);
@@ -306,7 +313,7 @@ ZooModel reconstruction(std::string name, Tensor (*decode)(const Tensor&)) {
       .name = std::move(name),
       .inputs = {{"x", {-1, 2, 16, 16}}},
       .build = [decode](const Tensors& in) -> std::vector<ZooLoss> {
-        return {{at::binary_cross_entropy(decode(in[0]), in[0])}};
+        return {{at::binary_cross_entropy(named("prediction", decode(in[0])), in[0])}};
       },
       .make_batch = [](uint64_t seed) -> Tensors {
         return {at::rand({4, 2, 16, 16}, generator_of(seed))};
@@ -314,10 +321,12 @@ ZooModel reconstruction(std::string name, Tensor (*decode)(const Tensor&)) {
   };
 }
 
-ZooModel language_model(std::string name, std::vector<ZooLoss> (*build)(const Tensors&)) {
+// Six words of five texts, or the other way round.
+ZooModel language_model(std::string name, std::vector<ZooLoss> (*build)(const Tensors&),
+                        Shape shape = {6, -1}) {
   return {
       .name = std::move(name),
-      .inputs = {{"words", {6, 5}, at::kLong}},
+      .inputs = {{"words", std::move(shape), at::kLong, {6, 5}}},
       .build = build,
       .make_batch = [](uint64_t seed) -> Tensors {
         return {random_ids(kWords, {6, 5}, generator_of(seed))};
@@ -340,7 +349,7 @@ std::vector<ZooModel> make_zoo() {
       language_model("UnrolledLstm", unrolled_lstm),
       language_model("Gru", gru),
       language_model("UnrolledGru", unrolled_gru),
-      language_model("Transformer", transformer),
+      language_model("Transformer", transformer, {-1, 5}),
   };
   models.push_back({
       .name = "Dcgan",

@@ -21,7 +21,7 @@ struct ZooLoss {
   std::string variables = {};
 };
 
-/// A model as plain functions over tensors and get_variable().
+/// A model as plain functions over tensors and get_variable(). Names its "prediction".
 struct ZooModel {
   std::string name = {};
   std::vector<TensorSpec> inputs = {};

@@ -7,12 +7,17 @@
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/callbacks/stop_at_nan.h"
 #include "tensorpack/checkpoint/checkpoint_directory.h"
+#include "tensorpack/dataflow/shuffle.h"
 #include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/input_source/staging_input.h"
+#include "tensorpack/tower/tower_context.h"
+#include "tensorpack/tower/tower_variable.h"
+#include "tensorpack/train/multi_gpu_trainers.h"
 #include "tensorpack/train/single_cost_trainer.h"
 #include "tensorpack/train/train_config.h"
 #include "tensorpack/utils/fs.h"
+#include "tensorpack/utils/seed.h"
 #include "tests/support/capture.h"
 #include "tests/support/throws.h"
 #include "tests/train/linear_model.h"
@@ -83,6 +88,43 @@ TEST(SharpEdgesTest, ATowerFunctionThatWritesToItsInputLeavesTheDataAlone) {
   EXPECT_TRUE(at::equal(mine, at::ones({2})));
 }
 
+TEST(SharpEdgesTest, AnEpochThatTheDataCutsShortIsSaved) {
+  TempDir dir;
+  SimpleTrainer trainer;
+  trainer.setup_graph(linear_inputs(), FeedInput(linear_data(), {.infinite = false}), linear_cost,
+                      SGD({.lr = 0.1}));
+  trainer.train({.callbacks = {ModelSaver({.checkpoint_dir = dir.path()})},
+                 .steps_per_epoch = 3,
+                 .max_epoch = 9});
+  const auto latest = CheckpointDirectory(dir.path()).latest();
+  ASSERT_TRUE(latest.has_value());
+  const Checkpoint checkpoint = load_checkpoint(*latest);
+  EXPECT_EQ(checkpoint.global_step, 4);
+  EXPECT_EQ(checkpoint.epoch_num, 2);
+  EXPECT_TRUE(at::equal(checkpoint.variables.at("w"), trainer.variables().at("w").tensor));
+}
+
+// As the log says when no seed was set.
+TEST(SharpEdgesTest, TheGlobalSeedRepeatsARunWithDropoutAndShuffledData) {
+  const auto train = [](uint64_t seed) {
+    set_global_seed(seed);
+    SimpleTrainer trainer;
+    trainer.setup_graph(
+        linear_inputs(), QueueInput(linear_data() | shuffle(4)),
+        [](const at::Tensor& x, const at::Tensor& y) {
+          const at::Tensor noise = get_variable("noise", {2}, init::normal(1));
+          return linear_cost(at::dropout(x + noise, 0.5, is_training()), y);
+        },
+        SGD({.lr = 0.1}));
+    trainer.train({.steps_per_epoch = 5, .max_epoch = 1});
+    return trainer.variables().at("noise").tensor.detach().clone();
+  };
+  const at::Tensor first = train(11);
+  EXPECT_TRUE(at::equal(first, train(11)));
+  EXPECT_FALSE(at::equal(first, train(12)));
+  set_global_seed(0);  // as the tests begin
+}
+
 TEST(SharpEdgesTest, ALocalVariableCannotBeUsedToPredict) {
   SimpleTrainer trainer;
   trainer.setup_graph(
@@ -95,6 +137,28 @@ TEST(SharpEdgesTest, ALocalVariableCannotBeUsedToPredict) {
       SGD({.lr = 0.1}));
   EXPECT_ERROR(trainer.get_predictor({"x"}, {"prediction"}),
                "'scale' is a local variable, which no checkpoint has");
+}
+
+template <typename TwoTowers>
+void expect_sums_of_their_own(TwoTowers trainer) {
+  trainer.setup_graph(
+      linear_inputs(), FeedInput(linear_data()),
+      [](const at::Tensor& x, const at::Tensor& y) {
+        {
+          const at::NoGradGuard no_grad;
+          get_tower_variable("sum", {}).add_(x.sum());
+        }
+        return linear_cost(x, y);
+      },
+      SGD({.lr = 0.1}));
+  trainer.train({.steps_per_epoch = 2, .max_epoch = 1});  // four batches, in turn
+  EXPECT_FLOAT_EQ(trainer.towers()[0].get_variable("sum").tensor.template item<float>(), -1.5);
+  EXPECT_FLOAT_EQ(trainer.towers()[1].get_variable("sum").tensor.template item<float>(), 0.5);
+}
+
+TEST(SharpEdgesTest, EachTowerKeepsAVariableOfItsOwnThroughTheEndOfAnEpoch) {
+  expect_sums_of_their_own(SyncMultiGPUTrainerReplicated(Devices::cpu(2)));
+  expect_sums_of_their_own(SyncMultiGPUTrainerParameterServer(Devices::cpu(2)));
 }
 
 TrainOptions diverging(OwnedList<Callback> callbacks) {

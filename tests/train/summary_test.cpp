@@ -79,6 +79,103 @@ TEST(SummaryTest, PeriodReportsInBetween) {
               ThrowsMessage<Error>(HasSubstr("the period must not be negative, got -1")));
 }
 
+// Writes down everything but scalars.
+class Recorder final : public MonitorBase {
+ public:
+  explicit Recorder(std::vector<std::string>* seen) : seen_(seen) {}
+  void process_image(const std::string& name, const Image& image, const LoopState& loop) override {
+    seen_->push_back(fmt::format("image {} {}x{}x{} at {}", name, image.height(), image.width(),
+                                 image.channels(), loop.global_step));
+  }
+  void process_histogram(const std::string& name, const Histogram& histogram,
+                         const LoopState& loop) override {
+    seen_->push_back(fmt::format("histogram {} of {} max {} at {}", name, histogram.count,
+                                 histogram.max, loop.global_step));
+  }
+  void process_text(const std::string& name, const std::string& text,
+                    const LoopState& loop) override {
+    seen_->push_back(fmt::format("text {} '{}' at {}", name, text, loop.global_step));
+  }
+
+ private:
+  std::vector<std::string>* seen_;
+};
+
+// Trains two epochs of two steps on 1, 2, 3, 4 and returns what a Recorder saw.
+template <typename Model>
+std::vector<std::string> recorded(SimpleTrainer& trainer, const Model& model) {
+  std::vector<std::string> seen;
+  trainer.setup_graph({{"x", {-1}}}, FeedInput(numbers(4)), model, SGD({.lr = 0}));
+  trainer.train({
+      .callbacks = {MergeAllSummaries()},
+      .monitors = OwnedList<MonitorBase>(Recorder(&seen)),
+      .steps_per_epoch = 2,
+      .max_epoch = 2,
+  });
+  return seen;
+}
+
+TEST(SummaryTest, TensorsAreThoseOfTheLastStepOfTheEpoch) {
+  SimpleTrainer trainer;
+  const auto seen = recorded(trainer, [](const at::Tensor& x) {
+    add_tensor_summary("x", x, {SummaryType::kHistogram, SummaryType::kMean, SummaryType::kRms});
+    add_activation_summary("act", at::stack({x, 0 * x}));
+    return squares(x);
+  });
+  EXPECT_THAT(seen, testing::UnorderedElementsAre(
+                        "histogram x-histogram of 1 max 2 at 2",
+                        "histogram activation-summary/act-histogram of 2 max 2 at 2",
+                        "histogram x-histogram of 1 max 4 at 4",
+                        "histogram activation-summary/act-histogram of 2 max 4 at 4"));
+  EXPECT_EQ(trainer.monitors().get_latest("x-mean"), 4);
+  EXPECT_EQ(trainer.monitors().get_history("x-rms"),
+            (std::vector<std::pair<int64_t, double>>{{2, 2}, {4, 4}}));
+  EXPECT_EQ(trainer.monitors().get_latest("activation-summary/act-sparsity"), 0.5);
+}
+
+TEST(SummaryTest, ImagesAndTextsReachMonitors) {
+  SimpleTrainer trainer;
+  const auto seen = recorded(trainer, [](const at::Tensor& x) {
+    add_text("note", "a model of squares");
+    add_image_summary("one", x.mean().view({1, 1, 1, 1}).expand({1, 3, 4, 5}));
+    add_image_summary("many", x.mean().view({1, 1, 1}).expand({9, 2, 3}), 2);
+    return squares(x);
+  });
+  EXPECT_THAT(seen, testing::ElementsAre("text note 'a model of squares' at 0",
+                                         "image one 4x5x3 at 2", "image many/0 2x3x1 at 2",
+                                         "image many/1 2x3x1 at 2", "image one 4x5x3 at 4",
+                                         "image many/0 2x3x1 at 4", "image many/1 2x3x1 at 4"));
+}
+
+TEST(SummaryTest, ParametersAreChosenByTheirWholeNames) {
+  SimpleTrainer trainer;
+  const auto seen = recorded(trainer, [](const at::Tensor& x) {
+    add_param_summary({{"w"}, {"other", {SummaryType::kMean}}});
+    return squares(x) + 0 * get_variable("ww", {2}).sum();
+  });
+  EXPECT_THAT(seen, testing::ElementsAre("histogram param-summary/w-histogram of 1 max 0 at 2",
+                                         "histogram param-summary/w-histogram of 1 max 0 at 4"));
+  EXPECT_EQ(trainer.monitors().get_latest("param-summary/w-rms"), 0);
+}
+
+TEST(SummaryTest, WrongTensorsAreErrors) {
+  Graph graph;
+  TowerContext tower(graph);
+  EXPECT_THAT(
+      [] {
+        add_image_summary("x", at::ones({2, 5, 4, 4}));
+      },
+      ThrowsMessage<Error>(HasSubstr("'x' has the shape [2, 5, 4, 4]")));
+  EXPECT_THAT([] { add_tensor_summary("x", at::ones({2}), {SummaryType::kScalar}); },
+              ThrowsMessage<Error>(HasSubstr("'x' must be a scalar")));
+  EXPECT_THAT([] { add_activation_summary("x", at::ones({2})); },
+              ThrowsMessage<Error>(HasSubstr("two dimensions or more, got [2]")));
+  EXPECT_THROW(add_param_summary({{"("}}), Error);
+  add_tensor_summary("y", at::ones({2}), {SummaryType::kMean});
+  EXPECT_THAT([] { add_tensor_summary("y", at::ones({2}), {SummaryType::kMean}); },
+              ThrowsMessage<Error>(HasSubstr("there is already a summary 'y-mean'")));
+}
+
 TEST(SummaryTest, AveragesAreNotSaved) {
   SimpleTrainer trainer;
   trainer.setup_graph({{"x", {-1}}}, FeedInput(numbers(1)), squares, SGD({.lr = 0}));

@@ -115,7 +115,9 @@ class Raise final : public Callback {
  private:
   void raise_if(bool is_due) const {
     const LaunchEnvironment process = detect_launch();
-    if (is_due && process.rank == rank_ && process.attempt == 0) std::raise(signal_);
+    if (!is_due || process.rank != rank_ || process.attempt != 0) return;
+    wait_for_checkpoints();  // so that it is known which one is the last
+    std::raise(signal_);
   }
 
   int64_t stop_;

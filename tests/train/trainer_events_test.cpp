@@ -15,7 +15,9 @@ namespace tensorpack {
 namespace {
 
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 using Events = std::vector<std::string>;
 
@@ -197,8 +199,9 @@ TEST_P(EndingTest, ExceptionIsRethrownAfterAfterTrain) {
       train({ActAt(method, call, [] { throw std::runtime_error("broken"); })}, two_by_two());
   EXPECT_EQ(outcome.events,
             normal_until(last, {"A after_train " + state, "B after_train " + state}));
-  EXPECT_EQ(outcome.error, "broken");
+  EXPECT_THAT(outcome.error, StartsWith("broken\n  in " + method + "() of ActAt\n"));
   const std::string global_step = state.substr(state.rfind('/') + 1);
+  EXPECT_THAT(outcome.error, EndsWith("\n  at global_step = " + global_step));
   EXPECT_THAT(outcome.log,
               HasSubstr("Training failed at global_step = " + global_step + ": broken"));
 }
@@ -210,14 +213,14 @@ TEST(TrainerEventsTest, ExceptionInSetupGraphComesBeforeTheLoop) {
   const Outcome outcome =
       train({ActAt("setup_graph", 0, [] { throw std::runtime_error("broken"); })}, two_by_two());
   EXPECT_THAT(outcome.events, ElementsAre("A setup_graph 0/-1/0"));
-  EXPECT_EQ(outcome.error, "broken");
+  EXPECT_EQ(outcome.error, "broken\n  in setup_graph() of ActAt");
 }
 
 TEST(TrainerEventsTest, AfterTrainOfAllRunsThoughOneThrows) {
   const Outcome outcome =
       train({ActAt("after_train", 0, [] { throw std::runtime_error("broken"); })}, two_by_two());
   EXPECT_EQ(outcome.events, kNormal);
-  EXPECT_EQ(outcome.error, "broken");
+  EXPECT_EQ(outcome.error, "broken\n  in after_train() of ActAt");
   EXPECT_THAT(outcome.log, HasSubstr("ActAt failed in after_train: broken"));
 }
 
@@ -226,7 +229,7 @@ TEST(TrainerEventsTest, TheFirstFailureIsTheOneThrown) {
       train({ActAt("before_epoch", 0, [] { throw std::runtime_error("first"); }),
              ActAt("after_train", 0, [] { throw std::runtime_error("second"); })},
             two_by_two());
-  EXPECT_EQ(outcome.error, "first");
+  EXPECT_THAT(outcome.error, StartsWith("first\n"));
 }
 
 class RequestStop final : public Callback {
@@ -259,9 +262,9 @@ TEST(TrainerEventsTest, AFurtherRunInAStoppedStepThrows) {
               HasSubstr("[hooked run] op 'nothing' is run after a stop was requested."));
 }
 
-TEST(TrainerEventsTest, EndOfDataInMidEpochEndsTheLoopNormally) {
+// A trainer whose data ends after so many steps.
+std::unique_ptr<Trainer> trainer_with_batches(int batches) {
   auto graph = std::make_shared<Graph>();
-  int batches = 3;
   const Op op = graph->define({
       .name = "step",
       .inputs = {{"x", {}}},
@@ -269,18 +272,32 @@ TEST(TrainerEventsTest, EndOfDataInMidEpochEndsTheLoopNormally) {
           [](const std::vector<at::Tensor>& x) {
             return NamedTensors{{"y", x[0] + 1}};
           },
-      .feeder = [&]() -> std::optional<std::vector<at::Tensor>> {
+      .feeder = [batches]() mutable -> std::optional<std::vector<at::Tensor>> {
         if (batches-- == 0) return std::nullopt;
         return std::vector<at::Tensor>{at::zeros({})};
       },
   });
-  Trainer trainer(graph);
-  trainer.set_train_op(op);
-  const Outcome outcome = train(trainer, {}, two_by_two());
+  auto trainer = std::make_unique<Trainer>(graph);
+  trainer->set_train_op(op);
+  return trainer;
+}
+
+TEST(TrainerEventsTest, EndOfDataInMidEpochEndsTheEpochAndTheLoop) {
+  const Outcome outcome = train(*trainer_with_batches(3), {}, two_by_two());
   EXPECT_EQ(outcome.events,
-            normal_until("B before_run 2/1/3", {"A after_train 2/1/3", "B after_train 2/1/3"}));
+            normal_until("B before_run 2/1/3", {"A after_epoch 2/0/3", "B after_epoch 2/0/3",  //
+                                                "A trigger_epoch 2/0/3", "A trigger 2/0/3",    //
+                                                "B trigger_epoch 2/0/3", "B trigger 2/0/3",    //
+                                                "A after_train 2/0/3", "B after_train 2/0/3"}));
   EXPECT_EQ(outcome.error, "");
+  EXPECT_THAT(outcome.log, HasSubstr("The data ended 1 steps into epoch 2, which ends here."));
   EXPECT_THAT(outcome.log, HasSubstr("Training was stopped: The input source has no more data."));
+}
+
+TEST(TrainerEventsTest, EndOfDataBetweenEpochsEndsTheLoopAlone) {
+  EXPECT_EQ(train(*trainer_with_batches(2), {}, two_by_two()).events,
+            normal_until("B before_epoch 2/1/2", {"A before_run 2/0/2", "B before_run 2/0/2",  //
+                                                  "A after_train 2/-1/2", "B after_train 2/-1/2"}));
 }
 
 TEST(TrainerEventsTest, OtherProcessesThanTheChiefSkipItsCallbacks) {

@@ -3,33 +3,16 @@
 #pragma once
 
 #include <c10/core/ScalarType.h>
-#include <fmt/format.h>
 
 #include <cstdint>
 #include <map>
-#include <stdexcept>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "tensorpack/checkpoint/detail/malformed.h"
+
 namespace tensorpack::detail {
-
-/// What is wrong with a file; who knows its name turns this into an Error.
-class Malformed : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-template <typename... Args>
-Malformed malformed(fmt::format_string<Args...> reason, Args&&... args) {
-  return Malformed(fmt::format(reason, std::forward<Args>(args)...));
-}
-
-template <typename... Args>
-void require(bool condition, fmt::format_string<Args...> reason, Args&&... args) {
-  if (!condition) throw malformed(reason, std::forward<Args>(args)...);
-}
 
 /// Where one tensor lies. Offsets count from the end of the header.
 struct TensorEntry {

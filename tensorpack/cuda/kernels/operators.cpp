@@ -3,11 +3,14 @@
 
 #include <torch/library.h>
 
+#include <set>
+#include <string>
+
 #include "tensorpack/cuda/kernels/batch_norm.h"
 #include "tensorpack/cuda/kernels/bias_relu.h"
 #include "tensorpack/cuda/kernels/column_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
-#include "tensorpack/cuda/kernels/device_launcher.h"
+#include "tensorpack/cuda/kernels/kernel_list.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
 #include "tensorpack/cuda/kernels/max_pool.h"
 #include "tensorpack/cuda/kernels/pointwise.h"
@@ -24,7 +27,7 @@ c10::OperatorHandle find(const char* name) {
 // The kernels where they can run, libtorch's operators elsewhere.
 template <typename Fused, typename Unfused>
 auto choose(const at::Tensor& input, Fused fused, Unfused unfused) {
-  if (const Launcher* launcher = input.is_cuda() ? device_launcher() : nullptr) {
+  if (const Launcher* launcher = launcher_for(input)) {
     try {
       return fused(*launcher);
     } catch (const Error& error) {
@@ -197,6 +200,28 @@ std::vector<at::Tensor> run_pointwise_sum(at::TensorList inputs, const at::Tenso
 }
 
 }  // namespace
+
+bool launches_kernels(const c10::OperatorHandle& op) {
+  static const std::set<std::string> names = {
+      "adam_",
+      "batch_norm_act",
+      "batch_norm_act_backward",
+      "bias_relu",
+      "bias_relu_backward",
+      "column_sum",
+      "cross_entropy",
+      "layer_norm",
+      "layer_norm_backward",
+      "max_pool",
+      "max_pool_backward",
+      "pointwise",
+      "pointwise_sum",
+      "sgd_",
+  };
+  const std::string name = op.operator_name().name;
+  constexpr std::string_view kOurs = "tensorpack::";
+  return name.starts_with(kOurs) && names.contains(name.substr(kOurs.size()));
+}
 
 c10::OperatorHandle batch_norm_act_operator() { return find("tensorpack::batch_norm_act"); }
 c10::OperatorHandle batch_norm_act_backward_operator() {

@@ -7,6 +7,9 @@
 
 namespace tensorpack::cuda {
 
+/// True for the operators below and for updates: those that kernels of ours run.
+bool launches_kernels(const c10::OperatorHandle& op);
+
 c10::OperatorHandle batch_norm_act_operator();
 c10::OperatorHandle batch_norm_act_backward_operator();
 c10::OperatorHandle bias_relu_operator();

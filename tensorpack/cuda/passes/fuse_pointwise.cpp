@@ -255,8 +255,7 @@ class PointwiseFusion {
   bool fuse_with_sum(const Group& group, const Boundary& boundary, const Sum& sum) {
     const ValueId summed = boundary.outputs[0];
     const ValueId sums = result_at(editor_.node(sum.position), 0);
-    const Value& output = editor_.value(summed);
-    const Value& result = editor_.value(sums);
+    const Value output = editor_.value(summed), result = editor_.value(sums);  // values may move
     std::vector<ValueId> results = boundary.outputs;
     results.push_back(sums);
     Node node = node_with(

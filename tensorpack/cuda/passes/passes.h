@@ -52,6 +52,10 @@ void expose_biases(Trace& trace, c10::DeviceType device = c10::kCUDA);
 /// many operators. See Note [Fusing pointwise operators].
 int fuse_pointwise(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
+/// Has small gradients of weights computed beside the rest of the backward pass. Comes last. See
+/// Note [A side stream].
+void use_side_stream(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
 /// What CUDA devices run: the general optimize(), then the passes above.
 void optimize(Trace& trace, const std::vector<std::string>& fetches,
               const FusionOptions& options = {});

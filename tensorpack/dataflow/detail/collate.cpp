@@ -21,7 +21,8 @@ bool is_plain_memory(const at::Tensor& t) {
 
 }  // namespace
 
-void Collator::open(const DataPoint& first) {
+void Collator::open(const DataPoint& first, int64_t row) {
+  first_row_ = row;
   columns_.resize(first.size());
   for (const auto i : c10::irange(first.size())) {
     TP_CHECK(
@@ -38,48 +39,54 @@ void Collator::open(const DataPoint& first) {
   }
 }
 
-void Collator::check(const Column& column, const at::Tensor& row, size_t component) const {
-  TP_CHECK(row.defined(), "batch",
+void Collator::check(const Column& column, const at::Tensor& value, size_t component,
+                     int64_t row) const {
+  TP_CHECK(value.defined(), "batch",
            "component {} of datapoint {} of a batch is an undefined tensor. Give it a value.",
-           component, rows_);
-  TP_CHECK(row.sizes() == column.first.sizes(), "batch",
-           "component {} has shape [{}] in datapoint 0 of a batch and [{}] in datapoint {}. Bring "
+           component, row);
+  TP_CHECK(value.sizes() == column.first.sizes(), "batch",
+           "component {} has shape [{}] in datapoint {} of a batch and [{}] in datapoint {}. Bring "
            "them to one shape with map() before batch().",
-           component, fmt::join(column.first.sizes(), ", "), fmt::join(row.sizes(), ", "), rows_);
+           component, fmt::join(column.first.sizes(), ", "), first_row_,
+           fmt::join(value.sizes(), ", "), row);
   TP_CHECK(
-      row.scalar_type() == column.first.scalar_type(), "batch",
-      "component {} is of type {} in datapoint 0 of a batch and of {} in datapoint {}. Convert "
+      value.scalar_type() == column.first.scalar_type(), "batch",
+      "component {} is of type {} in datapoint {} of a batch and of {} in datapoint {}. Convert "
       "them to one type with map() before batch().",
-      component, c10::toString(column.first.scalar_type()), c10::toString(row.scalar_type()),
-      rows_);
+      component, c10::toString(column.first.scalar_type()), first_row_,
+      c10::toString(value.scalar_type()), row);
+}
+
+void Collator::put(const DataPoint& point, int64_t row) const {
+  TP_CHECK(
+      point.size() == columns_.size(), "batch",
+      "datapoint {} of a batch has {} components and datapoint {} has {}. Yield the same number "
+      "each time.",
+      first_row_, columns_.size(), row, point.size());
+  for (const auto i : c10::irange(columns_.size())) {
+    const Column& column = columns_[i];
+    check(column, point[i], i, row);
+    if (column.data && is_plain_memory(point[i])) {
+      std::memcpy(column.data + row * column.row_bytes, point[i].data_ptr(), column.row_bytes);
+    } else {
+      at::NoGradGuard no_grad;
+      column.batch.select(0, row).copy_(point[i]);
+    }
+  }
 }
 
 void Collator::add(const DataPoint& point) {
-  if (rows_ == 0) open(point);
-  TP_CHECK(
-      point.size() == columns_.size(), "batch",
-      "datapoint 0 of a batch has {} components and datapoint {} has {}. Yield the same number "
-      "each time.",
-      columns_.size(), rows_, point.size());
-  for (const auto i : c10::irange(columns_.size())) {
-    const Column& column = columns_[i];
-    check(column, point[i], i);
-    if (column.data && is_plain_memory(point[i])) {
-      std::memcpy(column.data + rows_ * column.row_bytes, point[i].data_ptr(), column.row_bytes);
-    } else {
-      at::NoGradGuard no_grad;
-      column.batch.select(0, rows_).copy_(point[i]);
-    }
-  }
+  if (rows_ == 0) open(point, 0);
+  put(point, rows_);
   ++rows_;
 }
 
-DataPoint Collator::take() {
+DataPoint Collator::take(int64_t rows) {
   DataPoint batch;
   batch.reserve(columns_.size());
   for (Column& column : columns_) {
     // A clone, so that a short batch does not hold the memory of a full one.
-    if (rows_ < capacity_) column.batch = column.batch.narrow(0, 0, rows_).clone();
+    if (rows < capacity_) column.batch = column.batch.narrow(0, 0, rows).clone();
     batch.push_back(std::move(column.batch));
   }
   columns_.clear();

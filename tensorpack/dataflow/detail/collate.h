@@ -19,7 +19,13 @@ class Collator {
   int64_t rows() const { return rows_; }
 
   /// The batch collected so far; the collator is empty afterwards.
-  DataPoint take();
+  DataPoint take() { return take(rows_); }
+
+  /// For rows that do not come in order: open() once with any of them, then put() all, at the same
+  /// time if they are different ones, then take() the first `rows`.
+  void open(const DataPoint& first, int64_t row);
+  void put(const DataPoint& point, int64_t row) const;
+  DataPoint take(int64_t rows);
 
  private:
   // One component of the batch. `data` is set where rows can be copied as plain bytes.
@@ -30,11 +36,11 @@ class Collator {
     size_t row_bytes = 0;
   };
 
-  void open(const DataPoint& first);
-  void check(const Column& column, const at::Tensor& row, size_t component) const;
+  void check(const Column& column, const at::Tensor& value, size_t component, int64_t row) const;
 
   int64_t capacity_;
   int64_t rows_ = 0;
+  int64_t first_row_ = 0;  // the one that decided shapes and types
   std::vector<Column> columns_;
 };
 

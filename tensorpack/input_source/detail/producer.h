@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <exception>
@@ -12,9 +13,11 @@
 #include <thread>
 #include <utility>
 
+#include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/utils/bounded_queue.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/signals.h"
+#include "tensorpack/utils/stop_flag.h"
 #include "tensorpack/utils/thread.h"
 
 namespace tensorpack::detail {
@@ -32,6 +35,7 @@ class Producer {
   struct Work {
     std::string thread_name = {};
     size_t capacity = 1;
+    std::shared_ptr<StageStats> stats = {};  ///< where to count; may be null
     std::function<void()> start = {};
     std::function<std::optional<T>()> make = {};
   };
@@ -39,10 +43,12 @@ class Producer {
   explicit Producer(Work work)
       : name_(work.thread_name),
         state_(std::make_shared<State>(work.capacity)),
+        stats_(work.stats),
         ended_(state_->ended.get_future()),
         thread_([state = state_, work = std::move(work)] { produce(*state, work); }) {}
 
   ~Producer() {
+    state_->stopping = true;
     state_->queue.close();
     while (ended_.wait_for(kPatience) != std::future_status::ready) {
       if (pending_signal() == 0) continue;
@@ -57,6 +63,7 @@ class Producer {
 
   /// nullopt at the end. What `work` threw is thrown here, after what it had made before.
   std::optional<T> next() {
+    if (stats_) stats_->count_depth(static_cast<int64_t>(size()));
     std::optional<T> item = state_->queue.pop_for(kPatience);
     while (!item && !state_->queue.finished()) {
       if (const int signal = pending_signal()) throw Interrupted(signal);
@@ -78,15 +85,21 @@ class Producer {
     BoundedQueue<T> queue;
     std::exception_ptr failure;
     std::promise<void> ended;
+    std::atomic<bool> stopping = false;
   };
 
   static void produce(State& state, const Work& work) {
     set_thread_name(work.thread_name);
     single_threaded_ops();
+    const StopScope stop_scope(state.stopping);
+    std::optional<ThreadOfStage> thread_of_stage;
+    if (work.stats) thread_of_stage.emplace(*work.stats);
     try {
       work.start();
-      while (auto item = work.make()) {
-        if (!state.queue.push(std::move(*item))) break;
+      for (int64_t number = 0;; ++number) {
+        const SampleScope sample(number);
+        auto item = work.make();
+        if (!item || !push(state.queue, std::move(*item), work.stats.get())) break;
       }
     } catch (...) {
       state.failure = std::current_exception();
@@ -95,8 +108,17 @@ class Producer {
     state.ended.set_value();
   }
 
+  static bool push(BoundedQueue<T>& queue, T&& item, StageStats* stats) {
+    if (!stats || queue.size() < queue.capacity()) return queue.push(std::move(item));
+    const int64_t start = now_ns();
+    const bool is_pushed = queue.push(std::move(item));
+    stats->downstream_wait_ns.fetch_add(now_ns() - start, std::memory_order_relaxed);
+    return is_pushed;
+  }
+
   std::string name_;
   std::shared_ptr<State> state_;
+  std::shared_ptr<StageStats> stats_;
   std::future<void> ended_;
   std::thread thread_;
 };

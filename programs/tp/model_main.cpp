@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tp-model`: the commands of `tp` that look into files of tensors.
+#include <CLI/CLI.hpp>
+
+#include "programs/tp/average.h"
+#include "programs/tp/convert.h"
+#include "programs/tp/diff.h"
+#include "programs/tp/export.h"
+#include "programs/tp/ls.h"
+#include "programs/tp/show.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("Tools for files of tensors.", "tp");
+  app.require_subcommand(1);
+  int status = 0;
+  tensorpack::add_ls(app, status);
+  tensorpack::add_show(app, status);
+  tensorpack::add_diff(app, status);
+  tensorpack::add_average(app, status);
+  tensorpack::add_convert(app, status);
+  tensorpack::add_export(app, status);
+  CLI11_PARSE(app, argc, argv);
+  return status;
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "programs/tp/show.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <regex>
+
+#include "programs/tp/command.h"
+#include "tensorpack/checkpoint/checkpoint_directory.h"
+#include "tensorpack/checkpoint/weights_file.h"
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/regex.h"
+#include "tensorpack/utils/string.h"
+
+namespace tensorpack {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Words {
+  std::string path;
+  std::string pattern;
+  bool stats = false;
+};
+
+struct Contents {
+  NamedTensors tensors;
+  Metadata texts;
+};
+
+// Every tensor of a checkpoint, also those that only training needs.
+Contents read(const fs::path& path) {
+  if (is_weights_file(path) && path.extension() == ".safetensors") {
+    SafetensorsFile file = read_safetensors(path);
+    return {std::move(file.tensors), std::move(file.metadata)};
+  }
+  if (is_weights_file(path)) return {read_weights(path), {}};
+  Checkpoint checkpoint = load_checkpoint(path);
+  checkpoint.extra["global_step"] = std::to_string(checkpoint.global_step);
+  checkpoint.extra["epoch_num"] = std::to_string(checkpoint.epoch_num);
+  return {std::move(checkpoint.variables), std::move(checkpoint.extra)};
+}
+
+// The states of generators fill pages.
+std::string shortened(const std::string& text) {
+  constexpr size_t kLongest = 70;
+  if (text.size() <= kLongest) return text;
+  return fmt::format("{}... ({} characters)", text.substr(0, kLongest / 2), text.size());
+}
+
+std::vector<std::string> stats_of(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return {"", "", "", "", ""};
+  const at::Tensor x = tensor.to(at::kDouble);
+  const auto number = [](const at::Tensor& scalar) {
+    return fmt::format("{:.4g}", scalar.item<double>());
+  };
+  return {number(x.mean()), number(x.std(/*unbiased=*/false)), number(x.min()), number(x.max()),
+          std::to_string(x.isfinite().logical_not().sum().item<int64_t>())};
+}
+
+int show(const Words& words) {
+  const std::regex pattern = compile_regex("tp show", words.pattern);
+  const Contents contents = read(words.path);
+  for (const auto& [key, text] : contents.texts) fmt::print("{}: {}\n", key, shortened(text));
+  if (!contents.texts.empty()) fmt::print("\n");
+
+  std::vector<std::vector<std::string>> rows = {{"name", "type", "shape", ">size"}};
+  if (words.stats) {
+    rows[0].insert(rows[0].end(), {">mean", ">std", ">min", ">max", ">not finite"});
+  }
+  int64_t elements = 0;
+  uint64_t bytes = 0;
+  for (const auto& [name, tensor] : contents.tensors) {
+    if (!std::regex_search(name, pattern)) continue;
+    rows.push_back({name, dtype_text(tensor), shape_text(tensor), humanize_bytes(tensor.nbytes())});
+    if (words.stats) {
+      for (std::string& cell : stats_of(tensor)) rows.back().push_back(std::move(cell));
+    }
+    elements += tensor.numel();
+    bytes += tensor.nbytes();
+  }
+  print_table(rows);
+  fmt::print("{} tensors, {} elements, {}\n", rows.size() - 1, elements, humanize_bytes(bytes));
+  return 0;
+}
+
+}  // namespace
+
+void add_show(CLI::App& app, int& status) {
+  const auto words = std::make_shared<Words>();
+  CLI::App* command = app.add_subcommand("show", "Show what is in a file of tensors.");
+  command
+      ->add_option("file", words->path,
+                   "A checkpoint, a directory of them, or a .safetensors or .npz file")
+      ->required();
+  command->add_option("pattern", words->pattern,
+                      "Only tensors whose name contains a match of this regular expression");
+  command->add_flag("--stats", words->stats, "Also mean, deviation, range and what is not finite");
+  command->footer("Example:\n  tp show train_log/fashion_mnist 'conv.*/W$' --stats");
+  command->callback(reporting_errors(status, [words] { return show(*words); }));
+}
+
+}  // namespace tensorpack

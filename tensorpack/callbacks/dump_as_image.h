@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors of a step, or variables, as pictures.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tensorpack/callbacks/callback.h"
+
+namespace tensorpack {
+
+struct DumpImageOptions {
+  /// What files and images are called; the tensor's name when empty.
+  std::string prefix = {};
+  /// Makes pictures of the tensor: [H, W], [H, W, C], [N, H, W] or [N, H, W, C].
+  std::function<at::Tensor(const at::Tensor&)> map_func = {};
+  /// Brings values to 0..255.
+  double scale = 255;
+};
+
+/// Writes a tensor, input or variable as `<prefix>-ep<epoch>-<i>.png` to the log directory, if
+/// there is one, and hands it to the monitors, when triggered.
+///
+/// A tensor is that of the last step of an epoch. A variable is as it is when triggered.
+class DumpTensorAsImage : public Callback {
+ public:
+  explicit DumpTensorAsImage(std::string tensor_name, DumpImageOptions options = {});
+
+  void before_train() override;
+  RunArgs before_run(RunContext& context) override;
+  void after_run(RunContext& context, const FetchedValues& values) override;
+  void trigger() override;
+
+ private:
+  void dump(const at::Tensor& tensor) const;
+
+  std::string tensor_name_;
+  DumpImageOptions options_;
+  FetchedValues fetched_;
+};
+
+/// DumpTensorAsImage of a variable, by the name that Tensorpack has for it.
+class DumpParamAsImage final : public DumpTensorAsImage {
+ public:
+  using DumpTensorAsImage::DumpTensorAsImage;
+};
+
+}  // namespace tensorpack

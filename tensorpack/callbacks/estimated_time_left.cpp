@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/callbacks/estimated_time_left.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
+
+namespace tensorpack {
+namespace {
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+}  // namespace
+
+EstimatedTimeLeft::EstimatedTimeLeft(EstimatedTimeLeftOptions options) : options_(options) {
+  TP_CHECK(options_.last_k_epochs > 0, "EstimatedTimeLeft",
+           "last_k_epochs must be positive, got {}.", options_.last_k_epochs);
+}
+
+void EstimatedTimeLeft::before_train() {
+  durations_.clear();
+  timer_.reset();
+}
+
+void EstimatedTimeLeft::trigger_epoch() {
+  durations_.push_back(timer_.seconds());
+  timer_.reset();
+  if (static_cast<int64_t>(durations_.size()) > options_.last_k_epochs) {
+    durations_.erase(durations_.begin());
+  }
+  const int64_t epochs = trainer().max_epoch() - epoch_num();
+  if (epochs <= 0) return;
+  const double each = options_.median ? median(durations_) : mean(durations_);
+  log::info("Estimated time left: {}.", humanize_time(each * static_cast<double>(epochs)));
+}
+
+}  // namespace tensorpack

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/callbacks/hyper_param.h"
+
+#include <ATen/ATen.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+
+void GraphVarParam::setup(Graph& graph) {
+  variable_ = &graph.variables().at(name_);
+  TP_CHECK(variable_->tensor.dim() == 0, "GraphVarParam",
+           "'{}' has the shape [{}]; only a 0-d variable can be set.", name_,
+           fmt::join(variable_->tensor.sizes(), ", "));
+}
+
+void GraphVarParam::set_value(double value) {
+  TP_CHECK(at::isFloatingType(variable_->tensor.scalar_type()) || value == std::floor(value),
+           "GraphVarParam", "'{}' holds integers and cannot become {}. Give it a whole number.",
+           name_, value);
+  at::NoGradGuard no_grad;
+  variable_->tensor.fill_(value);
+  for (const Variable* replica : variable_->replicas) replica->tensor.fill_(value);
+}
+
+double GraphVarParam::get_value() const { return variable_->tensor.item<double>(); }
+
+bool GraphVarParam::is_in_checkpoints() const { return variable_->is_saved(); }
+
+}  // namespace tensorpack

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/callbacks/hyper_param_setter.h"
+
+#include "tensorpack/parallel/rank_state.h"
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
+
+namespace tensorpack {
+namespace {
+
+// In digits that give the very number back.
+std::string to_text(double value) { return fmt::format("{:a}", value); }
+
+std::optional<double> chosen_by_chief(const std::optional<double>& own, ProcessGroup& processes) {
+  StateTexts states;
+  if (own) states.emplace("value", to_text(*own));
+  states = share_of_chief(states, processes);
+  if (states.empty()) return std::nullopt;
+  return std::stod(states.at("value"));
+}
+
+}  // namespace
+
+HyperParamSetter::HyperParamSetter(AnyHyperParam param) : param_(std::move(param)) {
+  set_chief_only(false);
+}
+
+void HyperParamSetter::setup_graph() {
+  param_->setup(graph());
+  last_set_.reset();
+  last_told_ = -1;
+}
+
+void HyperParamSetter::before_train() { HyperParamSetter::trigger(); }
+
+void HyperParamSetter::trigger() {
+  std::optional<double> value;
+  if (is_decided_by_chief() && trainer().processes() != nullptr) {
+    if (trainer().is_chief()) value = next_value();
+    value = chosen_by_chief(value, *trainer().processes());
+  } else {
+    value = next_value();
+  }
+  if (value) set(*value);
+}
+
+void HyperParamSetter::set(double value) {
+  if (last_set_ == value) return;
+  if (last_told_ != epoch_num()) {
+    const std::string old = fmt::format("{:.6g}", last_set_ ? *last_set_ : param().get_value());
+    const std::string text = fmt::format("{:.6g}", value);  // variables are floats
+    log::info("{}: {} {}", name(), param().readable_name(),
+              old == text ? "is " + text + "." : "changes from " + old + " to " + text + ".");
+    last_told_ = epoch_num();
+  }
+  param().set_value(value);
+  last_set_ = value;
+}
+
+std::string HyperParamSetter::save_state() const {
+  return param().is_in_checkpoints() ? "" : to_text(param().get_value());
+}
+
+void HyperParamSetter::load_state(const std::string& state) {
+  if (!param().is_in_checkpoints()) param().set_value(std::stod(state));
+}
+
+HyperParamSetterWithFunc::HyperParamSetterWithFunc(AnyHyperParam param, Function function)
+    : HyperParamSetter(std::move(param)), function_(std::move(function)) {
+  TP_CHECK(function_ != nullptr, "HyperParamSetterWithFunc",
+           "the function is empty. Pass one that gives the value.");
+}
+
+void HyperParamSetterWithFunc::before_train() {
+  if (!trainer().loop().is_resumed()) HyperParamSetter::before_train();
+}
+
+std::optional<double> HyperParamSetterWithFunc::next_value() {
+  return function_(epoch_num(), param().get_value());
+}
+
+}  // namespace tensorpack

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/callbacks/resource_trackers.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <fstream>
+#include <numeric>
+#include <utility>
+
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
+
+namespace tensorpack {
+namespace {
+
+constexpr double kMegabyte = 1 << 20;
+
+double peak_of_process() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;  // in KiB
+}
+
+// Of /proc/meminfo, in GB; what could be given to a program without swapping.
+double free_memory() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("MemAvailable:")) return std::stod(line.substr(13)) / kMegabyte;
+  }
+  return 0;
+}
+
+double seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+}
+
+}  // namespace
+
+void PeakMemoryTracker::before_train() {
+  nvml_ = Nvml::open();
+  peaks_.assign(nvml_ ? static_cast<size_t>(nvml_->devices()) : 0, 0);
+}
+
+void PeakMemoryTracker::trigger() {
+  trainer().monitors().put_scalar("PeakMemory(MB)/cpu", peak_of_process());
+  for (size_t i = 0; i < peaks_.size(); ++i) {
+    peaks_[i] = std::max(peaks_[i], nvml_->used_memory(static_cast<int>(i)));
+    trainer().monitors().put_scalar(fmt::format("PeakMemory(MB)/gpu:{}", i),
+                                    static_cast<double>(peaks_[i]) / kMegabyte);
+  }
+}
+
+HostResourceTracker::Usage HostResourceTracker::usage() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return {seconds(usage.ru_utime) + seconds(usage.ru_stime),
+          std::chrono::duration<double>(now).count()};
+}
+
+void HostResourceTracker::before_train() {
+  last_ = usage();
+  log::info("Free memory of the host: {:.3g} GB.", free_memory());
+}
+
+void HostResourceTracker::trigger() {
+  const Usage before = std::exchange(last_, usage());
+  trainer().monitors().put_scalar("HostFreeMemory (GB)", free_memory());
+  const double wall = last_.wall_seconds - before.wall_seconds;
+  if (wall <= 0) return;
+  trainer().monitors().put_scalar("HostCPU (cores)",
+                                  (last_.cpu_seconds - before.cpu_seconds) / wall);
+}
+
+// What the thread has measured in this epoch.
+struct GPUUtilizationTracker::Samples {
+  std::unique_ptr<Nvml> nvml = {};
+  std::mutex mutex = {};
+  bool is_in_epoch = false;
+  std::vector<StatCounter> of_devices = {};
+  StoppableThread thread = {};  // the last: it uses the others
+
+  void measure(const std::vector<int>& devices) {
+    const std::lock_guard lock(mutex);
+    if (!is_in_epoch) return;
+    for (size_t i = 0; i < devices.size(); ++i) of_devices[i].feed(nvml->utilization(devices[i]));
+  }
+};
+
+GPUUtilizationTracker::GPUUtilizationTracker(std::vector<int> devices)
+    : devices_(std::move(devices)) {
+  for (const int device : devices_) {
+    TP_CHECK(device >= 0, "GPUUtilizationTracker", "there is no device {}.", device);
+  }
+  set_chief_only(false);
+}
+
+GPUUtilizationTracker::~GPUUtilizationTracker() = default;
+GPUUtilizationTracker::GPUUtilizationTracker(GPUUtilizationTracker&&) noexcept = default;
+GPUUtilizationTracker& GPUUtilizationTracker::operator=(GPUUtilizationTracker&&) noexcept = default;
+
+void GPUUtilizationTracker::before_train() {
+  std::unique_ptr<Nvml> nvml = Nvml::open();
+  if (!nvml) {
+    log::warning("[GPUUtilizationTracker] there is no NVIDIA driver: nothing is reported.");
+    return;
+  }
+  if (devices_.empty()) {
+    devices_.resize(static_cast<size_t>(nvml->devices()));
+    std::iota(devices_.begin(), devices_.end(), 0);
+  }
+  for (const int device : devices_) {
+    TP_CHECK(device < nvml->devices(), "GPUUtilizationTracker",
+             "there is no device {}: the driver has {}.", device, nvml->devices());
+  }
+  samples_ = std::make_unique<Samples>();
+  samples_->nvml = std::move(nvml);
+  samples_->of_devices.resize(devices_.size());
+  samples_->thread = StoppableThread(
+      "gpu_util", [samples = samples_.get(), devices = devices_](const std::stop_token& stop) {
+        std::mutex sleeping;
+        std::condition_variable_any wake;
+        std::unique_lock lock(sleeping);
+        while (!wake.wait_for(lock, stop, std::chrono::seconds(1), [] { return false; }) &&
+               !stop.stop_requested()) {
+          samples->measure(devices);
+        }
+      });
+}
+
+void GPUUtilizationTracker::before_epoch() {
+  if (!samples_) return;
+  const std::lock_guard lock(samples_->mutex);
+  for (StatCounter& counter : samples_->of_devices) counter.reset();
+  samples_->is_in_epoch = true;
+}
+
+void GPUUtilizationTracker::after_epoch() {
+  if (!samples_) return;
+  const std::lock_guard lock(samples_->mutex);
+  samples_->is_in_epoch = false;
+}
+
+void GPUUtilizationTracker::trigger_epoch() {
+  if (!samples_) return;
+  samples_->thread.rethrow_if_failed();
+  const std::lock_guard lock(samples_->mutex);
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const StatCounter& counter = samples_->of_devices[i];
+    if (counter.count() == 0) continue;  // an epoch of less than a second
+    trainer().monitors().put_scalar(fmt::format("GPUUtil/{}", devices_[i]), counter.average());
+  }
+}
+
+void GPUUtilizationTracker::after_train() { samples_.reset(); }
+
+}  // namespace tensorpack

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training takes of the machine, as scalars.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "tensorpack/callbacks/callback.h"
+#include "tensorpack/utils/nvml.h"
+#include "tensorpack/utils/stats.h"
+#include "tensorpack/utils/thread.h"
+
+namespace tensorpack {
+
+/// Reports the most memory that was in use so far, after every epoch: of this process
+/// (`PeakMemory(MB)/cpu`), and of each device (`PeakMemory(MB)/gpu:0`), as seen at the ends of
+/// epochs, by all processes together.
+class PeakMemoryTracker final : public Callback {
+ public:
+  PeakMemoryTracker() { set_chief_only(false); }
+
+  void before_train() override;
+  void trigger() override;
+
+ private:
+  std::shared_ptr<Nvml> nvml_;
+  std::vector<uint64_t> peaks_;  // of devices
+};
+
+/// Reports free memory and load of the host after every epoch: `HostFreeMemory (GB)`, and
+/// `HostCPU (cores)`, how many cores this process kept busy since the last report.
+class HostResourceTracker final : public Callback {
+ public:
+  HostResourceTracker() { set_chief_only(false); }
+
+  void before_train() override;
+  void trigger() override;
+
+ private:
+  struct Usage {
+    double cpu_seconds = 0;
+    double wall_seconds = 0;
+  };
+  static Usage usage();
+
+  Usage last_;
+};
+
+/// Reports how busy devices were within each epoch, in percent: `GPUUtil/0`. A thread of its own
+/// asks the driver every second. Without NVIDIA's driver it does nothing, after a warning.
+class GPUUtilizationTracker final : public Callback {
+ public:
+  /// By default all devices that CUDA sees.
+  explicit GPUUtilizationTracker(std::vector<int> devices = {});
+  ~GPUUtilizationTracker() override;
+  GPUUtilizationTracker(GPUUtilizationTracker&&) noexcept;
+  GPUUtilizationTracker& operator=(GPUUtilizationTracker&&) noexcept;
+
+  void before_train() override;
+  void before_epoch() override;
+  void after_epoch() override;
+  void trigger_epoch() override;
+  void after_train() override;
+
+ private:
+  struct Samples;
+  std::vector<int> devices_;
+  std::unique_ptr<Samples> samples_;  // while training, with a driver
+};
+
+}  // namespace tensorpack

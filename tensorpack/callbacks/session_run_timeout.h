@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "tensorpack/callbacks/callback.h"
+
+namespace tensorpack {
+
+/// Says so in the log when a step takes longer than it should, and what it waits for: its data, the
+/// preparation of a program, or an op. It is said again each time that twice as long has passed.
+/// The step itself is left alone: what hangs inside a library cannot be ended from outside.
+class SessionRunTimeout final : public Callback {
+ public:
+  explicit SessionRunTimeout(double seconds);
+  ~SessionRunTimeout() override;
+  SessionRunTimeout(SessionRunTimeout&&) noexcept;
+  SessionRunTimeout& operator=(SessionRunTimeout&&) noexcept;
+
+  void before_train() override;
+  RunArgs before_run(RunContext& context) override;
+  void after_run(RunContext& context, const FetchedValues& values) override;
+  void after_train() override;
+
+ private:
+  class Watchdog;
+  double seconds_;
+  std::unique_ptr<Watchdog> watchdog_;  // while training
+};
+
+}  // namespace tensorpack

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/checkpoint/checkpoint_writer.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/thread.h"
+#include "tensorpack/utils/torch_compat.h"
+
+namespace tensorpack {
+namespace {
+
+// How many checkpoints are being written in this process.
+struct Pending {
+  std::mutex mutex;
+  std::condition_variable none;
+  int count = 0;
+};
+
+Pending& pending() {
+  static Pending* const instance = new Pending;  // threads may still use it when the program ends
+  return *instance;
+}
+
+struct CountAsPending {
+  CountAsPending() {
+    const std::lock_guard lock(pending().mutex);
+    ++pending().count;
+  }
+  ~CountAsPending() {
+    const std::lock_guard lock(pending().mutex);
+    if (--pending().count == 0) pending().none.notify_all();
+  }
+  CountAsPending(const CountAsPending&) = delete;
+  CountAsPending& operator=(const CountAsPending&) = delete;
+};
+
+// As the tensor lies in memory, so that copying is nothing but moving bytes; locked in memory where
+// a device copies to it.
+at::Tensor buffer_for(const at::Tensor& tensor) {
+  const auto options = tensor.options().device(at::kCPU).pinned_memory(tensor.is_cuda());
+  return at::zeros_like(tensor, options, at::MemoryFormat::Preserve);  // zeros, to have the pages
+}
+
+bool fits(const at::Tensor& buffer, const at::Tensor& tensor) {
+  return buffer.defined() && buffer.sizes() == tensor.sizes() &&
+         buffer.scalar_type() == tensor.scalar_type();
+}
+
+bool can_be_copied(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.layout() == at::kStrided;
+}
+
+// Until what was started on these devices has arrived.
+void synchronize(const std::vector<c10::Device>& devices) {
+  for (const c10::Device& device : devices) {
+    const c10::impl::VirtualGuardImpl backend(device.type());
+    c10::Event copied(device.type());
+    copied.record(backend.getStream(device));
+    wait_for(copied);
+  }
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(CheckpointDirectory directory, CheckpointWriterOptions options)
+    : directory_(std::move(directory)), options_(options) {
+  TP_CHECK(options_.retries >= 0 && options_.seconds_between_retries >= 0, "CheckpointWriter",
+           "retries {} and seconds_between_retries {} must not be negative.", options_.retries,
+           options_.seconds_between_retries);
+}
+
+CheckpointWriter::~CheckpointWriter() { wait(); }
+
+void CheckpointWriter::reserve(const NamedTensors& variables) {
+  if (!options_.background) return;
+  wait();
+  for (const auto& [name, tensor] : variables) {
+    if (can_be_copied(tensor) && !fits(copies_[name], tensor)) copies_[name] = buffer_for(tensor);
+  }
+}
+
+NamedTensors CheckpointWriter::copy(const NamedTensors& variables) {
+  reserve(variables);
+  const at::NoGradGuard no_grad;
+  NamedTensors copied;
+  std::vector<c10::Device> devices;  // that copy by themselves
+  for (const auto& [name, tensor] : variables) {
+    if (!can_be_copied(tensor)) {
+      copied.emplace(name, tensor);
+      continue;
+    }
+    copied.emplace(name, copies_.at(name).copy_(tensor, /*non_blocking=*/true));
+    const bool is_new = std::find(devices.begin(), devices.end(), tensor.device()) == devices.end();
+    if (!tensor.is_cpu() && is_new) devices.push_back(tensor.device());
+  }
+  synchronize(devices);
+  return copied;
+}
+
+void CheckpointWriter::save(Checkpoint checkpoint) {
+  wait();
+  failure_.clear();
+  if (!options_.background) {
+    failure_ = write(checkpoint);
+    return;
+  }
+  checkpoint.variables = copy(checkpoint.variables);
+  writing_ = std::async(std::launch::async, [this, checkpoint = std::move(checkpoint),
+                                             count = std::make_unique<CountAsPending>()]() mutable {
+    const auto until_done = std::move(count);
+    set_thread_name("checkpoint");
+    single_threaded_ops();
+    return write(checkpoint);
+  });
+}
+
+std::string CheckpointWriter::wait() {
+  if (writing_.valid()) failure_ = writing_.get();
+  return failure_;
+}
+
+// Returns why it failed; nothing may be thrown out of a thread.
+std::string CheckpointWriter::write(const Checkpoint& checkpoint) {
+  for (int64_t attempt = 0;; ++attempt) {
+    try {
+      log::info("Model saved to '{}'.", directory_.save(checkpoint).string());
+      return "";
+    } catch (const std::exception& error) {
+      if (attempt == options_.retries) {
+        const std::string failure = fmt::format("the checkpoint of step {} was not saved: {}",
+                                                checkpoint.global_step, error.what());
+        log::error("[ModelSaver] {}", failure);
+        return failure;
+      }
+      log::warning("[ModelSaver] {} It is tried again.", error.what());
+      std::this_thread::sleep_for(std::chrono::duration<double>(options_.seconds_between_retries));
+    }
+  }
+}
+
+void wait_for_checkpoints() {
+  std::unique_lock lock(pending().mutex);
+  pending().none.wait(lock, [] { return pending().count == 0; });
+}
+
+}  // namespace tensorpack

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints that are written while the training goes on.
+#pragma once
+
+#include <future>
+#include <string>
+
+#include "tensorpack/checkpoint/checkpoint_directory.h"
+
+namespace tensorpack {
+
+struct CheckpointWriterOptions {
+  /// Whether to write on another thread, from a copy. Otherwise save() returns when all is done,
+  /// and there is no copy.
+  bool background = true;
+  /// How often a checkpoint that cannot be written is tried again, and how long to wait before.
+  int64_t retries = 2;
+  double seconds_between_retries = 1;
+};
+
+/// Saves checkpoints into a directory, one at a time. Confined to one thread.
+///
+/// What it copies the variables to is kept for the next time: it takes as much of the host's memory
+/// as a checkpoint has bytes.
+class CheckpointWriter {
+ public:
+  explicit CheckpointWriter(CheckpointDirectory directory, CheckpointWriterOptions options = {});
+  /// Waits for what is being written.
+  ~CheckpointWriter();
+
+  /// Takes the memory for copies of these variables now, so that the first save() need not.
+  void reserve(const NamedTensors& variables);
+
+  /// Copies a checkpoint's variables and has them written; they may change when it returns. Waits
+  /// first if the one before is not written yet. A failure to write is an error in the log.
+  void save(Checkpoint checkpoint);
+
+  /// Waits until what save() was given is on the disk; says why not, or nothing if it is.
+  std::string wait();
+
+ private:
+  NamedTensors copy(const NamedTensors& variables);
+  std::string write(const Checkpoint& checkpoint);
+
+  CheckpointDirectory directory_;
+  CheckpointWriterOptions options_;
+  NamedTensors copies_;
+  std::future<std::string> writing_;
+  std::string failure_;
+};
+
+/// Waits until no CheckpointWriter of this process has anything to write: for who wants to read the
+/// newest checkpoint of a training that goes on.
+void wait_for_checkpoints();
+
+}  // namespace tensorpack

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/cuda/compile_ahead.h"
+
+#include <ATen/ATen.h>
+
+#include "tensorpack/cuda/kernels/device_launcher.h"
+#include "tensorpack/cuda/kernels/kernel_list.h"
+#include "tensorpack/cuda/kernels/operators.h"
+#include "tensorpack/graph/interpreter.h"
+#include "tensorpack/graph/operator_watch.h"
+#include "tensorpack/utils/logger.h"
+
+namespace tensorpack::cuda {
+
+std::vector<KernelSource> kernels_of(const Trace& trace, int multiprocessors) {
+  const Unwatched unwatched;
+  const KernelList list(multiprocessors);
+  for (const Node& node : trace.nodes) {
+    if (!launches_kernels(node.op)) continue;
+    std::vector<c10::IValue> slots(trace.values.size());
+    node.for_each_argument([&](ValueId id) {
+      const Value& value = trace.values[id];
+      slots[id] = at::empty_strided(value.sizes, value.strides, value.options);
+    });
+    run_node(node, slots);
+  }
+  return list.kernels();
+}
+
+void compile_ahead(const Trace& trace) {
+  const Launcher* device = device_launcher();
+  if (device == nullptr) return;
+  try {
+    prepare_all(kernels_of(trace, device->multiprocessors()));
+  } catch (const std::exception& error) {
+    log::debug("Kernels are compiled one by one: {}", error.what());
+  }
+}
+
+}  // namespace tensorpack::cuda

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Note [Compiling ahead]
+// Which kernels a fused operator launches depends on the shapes and types it is given, and the
+// trace knows them. So every fused operator is run once on memory with nothing in it, by a launcher
+// that notes the kernels; they are compiled together, on all cores. A kernel that is missed is
+// compiled when it is first launched.
+#pragma once
+
+#include <vector>
+
+#include "tensorpack/cuda/jit.h"
+#include "tensorpack/graph/trace.h"
+
+namespace tensorpack::cuda {
+
+/// The kernels that the fused operators of a trace launch on a device with so many multiprocessors,
+/// in order.
+std::vector<KernelSource> kernels_of(const Trace& trace, int multiprocessors);
+
+/// Compiles and loads them for the current device. Whatever goes wrong is left to the first launch.
+void compile_ahead(const Trace& trace);
+
+}  // namespace tensorpack::cuda

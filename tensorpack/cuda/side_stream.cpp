@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operators of Note [A side stream] on CUDA. Captured, forks and joins are edges of the graph.
+#include "tensorpack/cuda/side_stream.h"
+
+#include <ATen/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDAStream.h>
+#include <torch/library.h>
+
+#include <map>
+#include <optional>
+#include <set>
+
+namespace tensorpack::cuda {
+namespace {
+
+using c10::cuda::CUDAStream;
+
+// Of this thread: programs that run at once have one each.
+CUDAStream side_of(c10::DeviceIndex device) {
+  thread_local std::map<c10::DeviceIndex, CUDAStream> streams;
+  const auto found = streams.find(device);
+  if (found != streams.end()) return found->second;
+  return streams.emplace(device, c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device))
+      .first->second;
+}
+
+thread_local std::optional<CUDAStream> left;  // while the side stream is the current one
+
+void order(CUDAStream before, CUDAStream after) {
+  at::cuda::CUDAEvent event;
+  event.record(before);
+  event.block(after);
+}
+
+void begin_side_stream(at::TensorList tensors) {
+  const CUDAStream side = side_of(tensors[0].device().index());
+  left = c10::cuda::getCurrentCUDAStream(side.device_index());
+  order(*left, side);
+  c10::cuda::setCurrentCUDAStream(side);
+}
+
+void end_side_stream(at::TensorList) {
+  c10::cuda::setCurrentCUDAStream(*left);
+  left.reset();
+}
+
+void join_side_stream(at::TensorList tensors) {
+  std::set<c10::DeviceIndex> devices;
+  for (const at::Tensor& tensor : tensors) devices.insert(tensor.device().index());
+  for (const c10::DeviceIndex device : devices) {
+    order(side_of(device), c10::cuda::getCurrentCUDAStream(device));
+  }
+}
+
+}  // namespace
+
+void link_side_stream() {}
+
+TORCH_LIBRARY_IMPL(tensorpack, CUDA, library) {
+  library.impl("begin_side_stream", begin_side_stream);
+  library.impl("end_side_stream", end_side_stream);
+  library.impl("join_side_stream", join_side_stream);
+}
+
+}  // namespace tensorpack::cuda

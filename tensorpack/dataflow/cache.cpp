@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/dataflow/cache.h"
+
+#include <algorithm>
+
+#include "tensorpack/dataflow/format/tfrecord.h"
+#include "tensorpack/dataflow/rng.h"
+#include "tensorpack/utils/logger.h"
+
+namespace tensorpack {
+namespace {
+
+class Cache final : public DataFlow {
+ public:
+  Cache(DataFlowPtr flow, bool shuffle, uint64_t seed)
+      : flow_(std::move(flow)), shuffle_(shuffle), seed_(seed) {}
+
+  void start(int64_t pass) override {
+    if (!is_complete_) read_rest();
+    position_ = 0;
+    order_.clear();
+    if (shuffle_ && pass > 0) {
+      Rng rng(seed_, pass);
+      order_ = random_permutation(std::ssize(points_), rng);
+    }
+  }
+
+  // In pass 0 datapoints come as soon as the flow has them.
+  std::optional<DataPoint> next() override {
+    if (position_ == std::ssize(points_) && !is_complete_) {
+      auto point = flow_->next();
+      if (point) {
+        points_.push_back(std::move(*point));
+      } else {
+        is_complete_ = true;
+      }
+    }
+    if (position_ == std::ssize(points_)) return std::nullopt;
+    return points_[order_.empty() ? position_++ : order_[position_++]];
+  }
+
+  int64_t skip(int64_t count) override {
+    if (!is_complete_) return DataFlow::skip(count);
+    count = std::min(count, std::ssize(points_) - position_);
+    position_ += count;
+    return count;
+  }
+
+  std::optional<int64_t> size() const override {
+    return is_complete_ ? std::ssize(points_) : flow_->size();
+  }
+
+ private:
+  // The flow has stood in pass 0 ever since it was made.
+  void read_rest() {
+    while (auto point = flow_->next()) points_.push_back(std::move(*point));
+    is_complete_ = true;
+  }
+
+  DataFlowPtr flow_;
+  bool shuffle_;
+  uint64_t seed_;
+  std::vector<DataPoint> points_;
+  std::vector<int64_t> order_;
+  int64_t position_ = 0;
+  bool is_complete_ = false;
+};
+
+class CacheToDisk final : public DataFlow {
+ public:
+  CacheToDisk(DataFlowPtr flow, std::filesystem::path path)
+      : flow_(std::move(flow)), path_(std::move(path)) {}
+
+  void start(int64_t pass) override { file().start(pass); }
+  std::optional<DataPoint> next() override { return file().next(); }
+  int64_t skip(int64_t count) override { return file().skip(count); }
+
+  std::optional<int64_t> size() const override { return file_ ? file_->size() : flow_->size(); }
+
+ private:
+  TFRecordData& file() {
+    if (!file_) {
+      if (!std::filesystem::exists(path_)) {
+        const int64_t count = save_tfrecord(*flow_, path_);
+        log::info("{} datapoints were cached in '{}'.", count, path_.string());
+      }
+      file_ = std::make_unique<TFRecordData>(path_);
+    }
+    return *file_;
+  }
+
+  DataFlowPtr flow_;
+  std::filesystem::path path_;
+  std::unique_ptr<TFRecordData> file_;
+};
+
+}  // namespace
+
+Stage cache(CacheOptions options) {
+  return [=](DataFlowPtr flow) {
+    return std::make_unique<Cache>(std::move(flow), options.shuffle, seed_or_next(options.seed));
+  };
+}
+
+Stage cache_to_disk(std::filesystem::path path) {
+  return [path = std::move(path)](DataFlowPtr flow) {
+    return std::make_unique<CacheToDisk>(std::move(flow), path);
+  };
+}
+
+}  // namespace tensorpack

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "tensorpack/dataflow/dataflow.h"
+
+namespace tensorpack::detail {
+
+/// A dataflow seen as the stream of its passes, one after the other.
+class FlowStream {
+ public:
+  /// `where` names the source in errors. If the stream is not `infinite`, it ends with the pass it
+  /// was positioned in.
+  FlowStream(DataFlowPtr flow, const char* where, bool infinite);
+
+  /// Goes to datapoint number `position` of the stream.
+  ///
+  /// Where the flow knows its size, whole passes are left out; the rest is for DataFlow::skip().
+  void seek(int64_t position);
+
+  /// Goes to the beginning of a pass of the flow.
+  void start_pass(int64_t pass);
+
+  /// The next datapoint. Throws Error rather than searching forever in passes without datapoints.
+  std::optional<DataPoint> next();
+
+  std::optional<int64_t> size() const { return flow_->size(); }
+
+  /// The source and the last stage of the flow: "QueueInput(Batch)".
+  std::string name() const;
+  /// Where the time of the flow goes.
+  const std::shared_ptr<StageStats>& stats() const { return stats_; }
+
+ private:
+  void skip(int64_t count);
+  void check_progress(bool has_datapoints) const;
+  std::optional<DataPoint> next_of_any_pass();
+
+  DataFlowPtr flow_;
+  std::shared_ptr<StageStats> stats_;
+  const char* where_;
+  bool infinite_;
+  int64_t pass_ = 0;
+  std::optional<DataPoint> peeked_;
+};
+
+}  // namespace tensorpack::detail

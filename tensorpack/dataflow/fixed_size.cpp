@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/dataflow/fixed_size.h"
+
+#include <algorithm>
+
+#include "tensorpack/dataflow/detail/flow_stream.h"
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+namespace {
+
+class FixedSize final : public DataFlow {
+ public:
+  FixedSize(DataFlowPtr flow, int64_t size, FixedSizeOptions options)
+      : stream_(std::move(flow), "fixed_size", /*infinite=*/true), size_(size), options_(options) {}
+
+  void start(int64_t pass) override {
+    first_ = options_.keep_position ? pass * size_ : 0;
+    if (!options_.keep_position) stream_.start_pass(pass);
+    position_ = 0;
+    is_there_ = !options_.keep_position;
+  }
+
+  std::optional<DataPoint> next() override {
+    if (position_ == size_) return std::nullopt;
+    if (!is_there_) stream_.seek(first_ + position_);
+    is_there_ = true;
+    auto point = stream_.next();
+    ++position_;
+    return point;
+  }
+
+  // The stream is sought only when it is read: to start and skip costs one seek.
+  int64_t skip(int64_t count) override {
+    count = std::min(count, size_ - position_);
+    if (!options_.keep_position) return DataFlow::skip(count);
+    position_ += count;
+    is_there_ = is_there_ && count == 0;
+    return count;
+  }
+
+  std::optional<int64_t> size() const override { return size_; }
+
+ private:
+  detail::FlowStream stream_;
+  int64_t size_;
+  FixedSizeOptions options_;
+  int64_t first_ = 0;  // of this pass, in the stream of passes
+  int64_t position_ = 0;
+  bool is_there_ = true;  // whether the stream stands at `position_`
+};
+
+}  // namespace
+
+Stage fixed_size(int64_t size, FixedSizeOptions options) {
+  TP_CHECK(size > 0, "fixed_size", "the size of a pass must be positive, got {}.", size);
+  return
+      [=](DataFlowPtr flow) { return std::make_unique<FixedSize>(std::move(flow), size, options); };
+}
+
+}  // namespace tensorpack

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/dataflow/locally_shuffle.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "tensorpack/dataflow/rng.h"
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+namespace {
+
+class LocallyShuffle final : public DataFlow {
+ public:
+  LocallyShuffle(DataFlowPtr flow, int64_t buffer_size, LocallyShuffleOptions options,
+                 uint64_t seed)
+      : flow_(std::move(flow)),
+        buffer_size_(buffer_size),
+        options_(options),
+        seed_(seed),
+        rng_(seed, 0) {}
+
+  void start(int64_t pass) override {
+    flow_->start(pass);
+    rng_ = Rng(seed_, pass);
+    buffer_.clear();
+    since_shuffle_ = 0;
+    ended_ = false;
+  }
+
+  std::optional<DataPoint> next() override {
+    fill();
+    if (buffer_.empty()) return std::nullopt;
+    DataPoint point = std::move(buffer_.front());
+    buffer_.pop_front();
+    return point;
+  }
+
+  std::optional<int64_t> size() const override {
+    const auto size = flow_->size();
+    if (!size) return std::nullopt;
+    return *size * options_.reuse;
+  }
+
+ private:
+  void fill() {
+    while (!ended_ && std::ssize(buffer_) < buffer_size_) {
+      const auto point = flow_->next();
+      ended_ = !point;
+      for (int64_t i = 0; point && i < options_.reuse; ++i) buffer_.push_back(*point);
+      if (point && ++since_shuffle_ < options_.interval) continue;
+      shuffle();
+    }
+  }
+
+  void shuffle() {
+    since_shuffle_ = 0;
+    for (size_t i = buffer_.size(); i > 1; --i) std::swap(buffer_[i - 1], buffer_[rng_.below(i)]);
+  }
+
+  DataFlowPtr flow_;
+  int64_t buffer_size_;
+  LocallyShuffleOptions options_;
+  uint64_t seed_;
+  Rng rng_;
+  std::deque<DataPoint> buffer_;
+  int64_t since_shuffle_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+Stage locally_shuffle(int64_t buffer_size, LocallyShuffleOptions options) {
+  TP_CHECK(buffer_size > 0 && options.reuse > 0 && options.interval >= 0, "locally_shuffle",
+           "the buffer size {} and .reuse {} must be positive, .interval {} not negative.",
+           buffer_size, options.reuse, options.interval);
+  if (options.interval == 0) options.interval = std::max<int64_t>(buffer_size / 3, 1);
+  return [=](DataFlowPtr flow) {
+    return std::make_unique<LocallyShuffle>(std::move(flow), buffer_size, options,
+                                            seed_or_next(options.seed));
+  };
+}
+
+}  // namespace tensorpack

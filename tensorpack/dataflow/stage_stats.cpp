@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/dataflow/stage_stats.h"
+
+#include <cxxabi.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <set>
+#include <typeinfo>
+#include <utility>
+
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+namespace {
+
+thread_local bool is_sampling = false;
+thread_local int64_t elsewhere_ns = 0;  // within the innermost BusyScope, counted by others
+thread_local StageStats* stage_of_thread = nullptr;
+
+// "tensorpack::(anonymous namespace)::Batch" is called Batch.
+std::string class_name(const DataFlow& flow) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(typeid(flow).name(), nullptr, nullptr, &status), &std::free);
+  std::string name = status == 0 ? text.get() : typeid(flow).name();
+  const size_t arguments = name.find('<');
+  const size_t scope = name.substr(0, arguments).rfind("::");
+  return scope == std::string::npos ? name : name.substr(scope + 2);
+}
+
+// Stands behind every flow of a pipe and takes its time.
+class Metered final : public DataFlow {
+ public:
+  Metered(DataFlowPtr flow, detail::StatsPtr stats)
+      : flow_(std::move(flow)), stats_(std::move(stats)) {}
+
+  void start(int64_t pass) override { flow_->start(pass); }
+
+  std::optional<DataPoint> next() override {
+    if (!is_sampling) return flow_->next();
+    const detail::BusyScope busy(stats_->busy_ns);
+    return flow_->next();
+  }
+
+  int64_t skip(int64_t count) override { return flow_->skip(count); }
+  std::optional<int64_t> size() const override { return flow_->size(); }
+
+  const detail::StatsPtr& stats() const { return stats_; }
+
+ private:
+  DataFlowPtr flow_;
+  detail::StatsPtr stats_;
+};
+
+double seconds(const std::atomic<int64_t>& nanoseconds) {
+  return static_cast<double>(nanoseconds.load(std::memory_order_relaxed)) / 1e9;
+}
+
+StageReport report_of(const StageStats& stats) {
+  const int64_t looks = stats.depth_count.load(std::memory_order_relaxed);
+  const auto depth = static_cast<double>(stats.depth_sum.load(std::memory_order_relaxed));
+  return {.name = stats.name,
+          .threads = stats.threads,
+          .busy_seconds = seconds(stats.busy_ns) * static_cast<double>(detail::kSampleEvery),
+          .upstream_wait_seconds = seconds(stats.upstream_wait_ns),
+          .downstream_wait_seconds = seconds(stats.downstream_wait_ns),
+          .queue_depth = looks > 0 ? depth / static_cast<double>(looks) : 0,
+          .capacity = stats.capacity};
+}
+
+// Calls `visit` for every stage, sources first, with the number of the thread that it runs on.
+void walk(const StageStats& stage, int thread, int& threads, std::set<const StageStats*>& seen,
+          const std::function<void(const StageStats&, int)>& visit) {
+  if (!seen.insert(&stage).second) return;
+  for (const auto& input : stage.inputs) {
+    walk(*input, stage.threads > 0 ? ++threads : thread, threads, seen, visit);
+  }
+  // What a stage does on threads of its own shares none with its neighbours.
+  visit(stage, stage.threads > 0 ? ++threads : thread);
+}
+
+void walk(const StageStats& last, const std::function<void(const StageStats&, int)>& visit) {
+  int threads = 0;
+  std::set<const StageStats*> seen;
+  walk(last, 0, threads, seen, visit);
+}
+
+}  // namespace
+
+namespace detail {
+
+StatsPtr meter(DataFlowPtr& flow, std::vector<StatsPtr> inputs) {
+  TP_CHECK(flow != nullptr, "DataFlow", "a flow of the pipe is null. Pass a flow.");
+  if (const auto* metered = dynamic_cast<const Metered*>(flow.get())) return metered->stats();
+  StatsPtr stats;
+  if (const auto* threaded = dynamic_cast<const ThreadedStage*>(flow.get())) {
+    stats = threaded->stats();
+  } else {
+    stats = std::make_shared<StageStats>(class_name(*flow), 0, 0);
+  }
+  for (StatsPtr& input : inputs) stats->inputs.push_back(std::move(input));
+  flow = std::make_unique<Metered>(std::move(flow), stats);
+  return stats;
+}
+
+std::shared_ptr<const StageStats> stats_of(const DataFlow& flow) {
+  const auto* metered = dynamic_cast<const Metered*>(&flow);
+  return metered ? metered->stats() : nullptr;
+}
+
+SampleScope::SampleScope(int64_t number)
+    : outer_(std::exchange(is_sampling, number % kSampleEvery == 0)) {}
+
+SampleScope::~SampleScope() { is_sampling = outer_; }
+
+BusyScope::BusyScope(std::atomic<int64_t>& counter) : counter_(is_sampling ? &counter : nullptr) {
+  if (!counter_) return;
+  outer_elsewhere_ = std::exchange(elsewhere_ns, 0);
+  start_ = now_ns();
+}
+
+BusyScope::~BusyScope() {
+  if (!counter_) return;
+  const int64_t elapsed = now_ns() - start_;
+  counter_->fetch_add(std::max<int64_t>(elapsed - elsewhere_ns, 0), std::memory_order_relaxed);
+  elsewhere_ns = outer_elsewhere_ + elapsed;
+}
+
+ThreadOfStage::ThreadOfStage(StageStats& stats) : outer_(std::exchange(stage_of_thread, &stats)) {}
+
+ThreadOfStage::~ThreadOfStage() { stage_of_thread = outer_; }
+
+void count_wait_for_data(int64_t nanoseconds) {
+  elsewhere_ns += nanoseconds;
+  if (stage_of_thread) {
+    stage_of_thread->upstream_wait_ns.fetch_add(nanoseconds, std::memory_order_relaxed);
+  }
+}
+
+int64_t now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+}  // namespace detail
+
+std::vector<StageReport> stage_report(const StageStats& last) {
+  std::vector<StageReport> stages;
+  walk(last, [&](const StageStats& stage, int) { stages.push_back(report_of(stage)); });
+  return stages;
+}
+
+std::vector<StageReport> stage_report(const DataFlow& flow) {
+  const auto stats = detail::stats_of(flow);
+  return stats ? stage_report(*stats) : std::vector<StageReport>();
+}
+
+std::string format_stages(const std::vector<StageReport>& stages) {
+  std::string table = fmt::format("{:<20} {:>7} {:>9} {:>14} {:>16} {:>11}", "stage", "threads",
+                                  "busy (s)", "no input (s)", "no room (s)", "queue");
+  for (const StageReport& stage : stages) {
+    const std::string queue =
+        stage.capacity > 0 ? fmt::format("{:.0f}/{}", stage.queue_depth, stage.capacity) : "";
+    table += fmt::format("\n{:<20} {:>7} {:>9.3f} {:>14.3f} {:>16.3f} {:>11}", stage.name,
+                         stage.threads > 0 ? std::to_string(stage.threads) : "", stage.busy_seconds,
+                         stage.upstream_wait_seconds, stage.downstream_wait_seconds, queue);
+  }
+  return table;
+}
+
+std::optional<StageReport> slowest_stage(const StageStats& last) {
+  struct Thread {
+    double busy = 0;
+    StageReport slowest = {};
+  };
+  std::map<int, Thread> threads;
+  walk(last, [&](const StageStats& stage, int number) {
+    const StageReport report = report_of(stage);
+    Thread& thread = threads[number];
+    thread.busy += report.busy_seconds / static_cast<double>(std::max<int64_t>(stage.threads, 1));
+    if (thread.slowest.name.empty() || report.busy_seconds > thread.slowest.busy_seconds) {
+      thread.slowest = report;
+    }
+  });
+  const auto busiest =
+      std::max_element(threads.begin(), threads.end(),
+                       [](const auto& a, const auto& b) { return a.second.busy < b.second.busy; });
+  if (busiest == threads.end() || busiest->second.busy == 0) return std::nullopt;
+  return busiest->second.slowest;
+}
+
+}  // namespace tensorpack

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/input_source/tensor_input.h"
+
+#include <torch/types.h>
+
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
+
+namespace tensorpack {
+
+std::optional<DataPoint> PlaceholderInput::next() {
+  throw make_error(
+      "PlaceholderInput",
+      "a run was not given all inputs. Feed them: session.run(op, fetches, {{\"name\", "
+      "tensor}}), or train with another input source.");
+}
+
+TensorInput::TensorInput(std::function<DataPoint(int64_t)> function, std::optional<int64_t> size)
+    : function_(std::move(function)), size_(size) {
+  TP_CHECK(static_cast<bool>(function_), "TensorInput", "there is no function. Pass one.");
+  TP_CHECK(!size_ || *size_ > 0, "TensorInput", "the size must be positive, got {}.", *size_);
+}
+
+void TensorInput::reset_state(int64_t position) {
+  TP_CHECK(position >= 0, "TensorInput", "the position must not be negative, got {}.", position);
+  position_ = position;
+  stopped_ = false;
+}
+
+std::optional<DataPoint> TensorInput::next() {
+  if (stopped_) return std::nullopt;
+  DataPoint batch = function_(position_);
+  ++position_;
+  return batch;
+}
+
+TensorInput DummyConstantInput(std::vector<FakeComponent> components, c10::Device device) {
+  log::warning("DummyConstantInput trains on zeros: it is for measuring speed.");
+  DataPoint zeros;
+  for (const FakeComponent& component : components) {
+    zeros.push_back(at::zeros(component.shape, at::TensorOptions(component.dtype).device(device)));
+  }
+  return TensorInput([zeros = std::move(zeros)](int64_t) { return zeros; });
+}
+
+ZMQInput::ZMQInput(std::vector<std::string> addresses, RemoteDataOptions options)
+    : data_(std::move(addresses), std::move(options)) {}
+
+void ZMQInput::reset_state(int64_t position) {
+  TP_CHECK(position >= 0, "ZMQInput", "the position must not be negative, got {}.", position);
+  position_ = position;
+  stopped_ = false;
+}
+
+std::optional<DataPoint> ZMQInput::next() {
+  if (stopped_) return std::nullopt;
+  auto batch = data_.next();
+  if (batch) ++position_;
+  return batch;
+}
+
+}  // namespace tensorpack

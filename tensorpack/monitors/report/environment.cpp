@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/monitors/report/environment.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/utsname.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+
+#include "tensorpack/utils/env.h"
+#include "tensorpack/utils/string.h"
+
+namespace tensorpack::report {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What follows "key:" in the first line of a file that begins so; empty if there is none.
+std::string value_in(const fs::path& path, std::string_view key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(key)) continue;
+    const size_t begin = line.find_first_not_of(" \t", line.find(':') + 1);
+    return begin == std::string::npos ? "" : line.substr(begin);
+  }
+  return "";
+}
+
+// As the driver names them; libtorch would have to be built with CUDA.
+std::string gpus() {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& gpu : fs::directory_iterator("/proc/driver/nvidia/gpus", ignored)) {
+    names.push_back(value_in(gpu.path() / "information", "Model"));
+  }
+  return join(names);
+}
+
+std::string memory() {
+  const auto bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                     static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+  return humanize_bytes(bytes);
+}
+
+std::string compiler() {
+#ifdef __clang__
+  return __VERSION__;  // names itself
+#else
+  return "GCC " __VERSION__;
+#endif
+}
+
+bool is_flag(const std::string& word) {
+  const bool is_number = word.size() > 1 && (std::isdigit(word[1]) != 0 || word[1] == '.');
+  return word.size() > 1 && word[0] == '-' && !is_number;
+}
+
+}  // namespace
+
+Facts environment_facts() {
+  utsname system{};
+  uname(&system);
+  Facts facts = {
+      {"Command", join(command_line(), " ")},
+      {"Folder", fs::current_path().string()},
+      {"Started", fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)))},
+      {"Host", system.nodename},
+      {"System", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
+      {"Processor", value_in("/proc/cpuinfo", "model name")},
+      {"Cores", fmt::format("{}, threads per operator: {}", sysconf(_SC_NPROCESSORS_ONLN),
+                            at::get_num_threads())},
+      {"Memory", memory()},
+      {"GPU", gpus()},
+      {"Tensorpack", TENSORPACK_VERSION},
+      {"libtorch", TORCH_VERSION},
+      {"Compiler", compiler()},
+  };
+  std::erase_if(facts, [](const auto& fact) { return fact.second.empty(); });
+  return facts;
+}
+
+Facts parse_flags(const std::vector<std::string>& words) {
+  Facts flags;
+  std::string arguments;
+  for (size_t i = 1; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (!is_flag(word)) {
+      arguments += (arguments.empty() ? "" : " ") + word;
+    } else if (const size_t equals = word.find('='); equals != std::string::npos) {
+      flags.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+    } else if (i + 1 < words.size() && !is_flag(words[i + 1])) {
+      flags.emplace_back(word, words[i + 1]);
+      ++i;
+    } else {
+      flags.emplace_back(word, "");
+    }
+  }
+  if (!arguments.empty()) flags.emplace_back("arguments", arguments);
+  return flags;
+}
+
+}  // namespace tensorpack::report

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/predict/dataset_predictor.h"
+
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+
+DatasetPredictor::DatasetPredictor(PredictConfig config, Owned<DataFlow> data,
+                                   const Devices& devices)
+    : towers_(std::move(config), devices),
+      data_(std::move(data)),
+      team_(std::make_unique<WorkerTeam>("predict", towers_.size())) {
+  TP_CHECK(static_cast<bool>(data_), "DatasetPredictor", "there is no data. Pass a dataflow.");
+}
+
+std::optional<std::vector<at::Tensor>> DatasetPredictor::next() {
+  if (results_.empty()) compute_some();
+  if (results_.empty()) return std::nullopt;
+  std::vector<at::Tensor> result = std::move(results_.front());
+  results_.pop_front();
+  return result;
+}
+
+std::vector<std::vector<at::Tensor>> DatasetPredictor::all() {
+  std::vector<std::vector<at::Tensor>> results;
+  while (auto result = next()) results.push_back(std::move(*result));
+  return results;
+}
+
+// One datapoint for each tower, or fewer at the end of the data.
+void DatasetPredictor::compute_some() {
+  std::vector<DataPoint> datapoints;
+  while (datapoints.size() < towers_.size()) {
+    std::optional<DataPoint> datapoint = data_->next();
+    if (!datapoint) break;
+    datapoints.push_back(std::move(*datapoint));
+  }
+  std::vector<std::vector<at::Tensor>> outputs(datapoints.size());
+  const auto failure = team_->run([&](size_t i) {
+    if (i < datapoints.size()) outputs[i] = towers_[i](datapoints[i]);
+  });
+  if (failure) std::rethrow_exception(failure->exception);
+  for (auto& output : outputs) results_.push_back(std::move(output));
+}
+
+}  // namespace tensorpack

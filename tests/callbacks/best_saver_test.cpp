@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/callbacks/best_saver.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "tensorpack/callbacks/callback_factory.h"
+#include "tensorpack/callbacks/early_stopping.h"
+#include "tensorpack/callbacks/model_saver.h"
+#include "tensorpack/checkpoint/checkpoint.h"
+#include "tensorpack/utils/fs.h"
+#include "tensorpack/utils/logger.h"
+#include "tests/support/capture.h"
+#include "tests/support/event_recorder.h"
+#include "tests/support/fake_trainer.h"
+
+namespace tensorpack {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+// Reports one value of "error" after each epoch.
+CallbackFactory report(std::vector<double> values) {
+  return CallbackFactory({.trigger = [values = std::move(values)](Callback& self) {
+    const double value = values.at(static_cast<size_t>(self.epoch_num() - 1));
+    self.trainer().monitors().put_scalar("error", value);
+  }});
+}
+
+class BestSaverTest : public testing::Test {
+ protected:
+  std::string train(OwnedList<Callback> callbacks, int64_t epochs) {
+    FakeTrainer trainer({.steps_per_epoch = 2, .max_epoch = epochs});
+    return stdout_of([&] { trainer.train(std::move(callbacks)); });
+  }
+  int64_t step_of(const std::string& name) const {
+    return load_checkpoint(dir_ / name).global_step;
+  }
+
+  TempDir dir_;
+  BestSaverOptions here_{.checkpoint_dir = dir_.path()};
+};
+
+TEST_F(BestSaverTest, KeepsTheSmallestAndTheGreatest) {
+  train({report({3, 1, 2}), MinSaver("error", here_), MaxSaver("error", here_)}, 3);
+  EXPECT_EQ(step_of("min-error"), 4);
+  EXPECT_EQ(load_checkpoint(dir_ / "min-error").variables.at("w").item<float>(), 4);
+  EXPECT_EQ(step_of("max-error"), 2);
+}
+
+TEST_F(BestSaverTest, TheOrderOfCallbacksDoesNotMatter) {
+  train({MinSaver("error", here_), report({3, 1, 2})}, 3);
+  EXPECT_EQ(step_of("min-error"), 4);
+}
+
+TEST_F(BestSaverTest, ValueAndStepCanBeInTheName) {
+  here_.filename = "best-{step}-{value}";
+  train({report({3, 0.5}), MinSaver("error", here_)}, 2);
+  EXPECT_EQ(step_of("best-2-3"), 2);
+  EXPECT_EQ(step_of("best-4-0.5"), 4);
+}
+
+TEST_F(BestSaverTest, ANumberThatIsNoneBlocksNothing) {
+  train({report({std::nan(""), 2, 3}), MinSaver("error", here_)}, 3);
+  EXPECT_EQ(step_of("min-error"), 4);
+}
+
+TEST_F(BestSaverTest, AScalarThatIsNotReportedIsAWarning) {
+  EXPECT_THAT(train({MinSaver("error", here_)}, 1), HasSubstr("'error' was not reported yet"));
+  EXPECT_FALSE(fs::exists(dir_ / "min-error.safetensors"));
+}
+
+// Behind a ModelSaver, whose checkpoint has the best of the epoch before.
+TEST_F(BestSaverTest, ARestartDoesNotForgetTheBest) {
+  FakeTrainer first({.steps_per_epoch = 2, .max_epoch = 2});
+  stdout_of([&] {
+    first.train(
+        {ModelSaver({.checkpoint_dir = dir_.path()}), report({3, 1}), MinSaver("error", here_)});
+  });
+  FakeTrainer second({.steps_per_epoch = 2, .starting_epoch = 3, .max_epoch = 3});
+  stdout_of([&] {
+    second.setup({report({0, 0, 2}), MinSaver("error", here_)});
+    second.callbacks().load_states(load_checkpoint(dir_ / "model-4").extra);
+    second.graph().global_step().tensor.fill_(4);
+    second.callbacks().before_train();
+    second.run_one_epoch(3);
+  });
+  EXPECT_EQ(step_of("min-error"), 4) << "2 is not better than 1";
+}
+
+TEST_F(BestSaverTest, NeedsADirectoryAndAName) {
+  reset_logger_dir();
+  EXPECT_THAT([&] { train({MinSaver("error")}, 1); },
+              ThrowsMessage<Error>(HasSubstr("[MinSaver] there is no directory to save to")));
+  EXPECT_THROW(MaxSaver(""), Error);
+}
+
+TEST(EarlyStoppingTest, EndsWhenPatienceIsOverAndTheEpochIsFinished) {
+  const EventLog log = make_event_log();
+  FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 9});
+  stdout_of([&] {
+    trainer.train({report({5, 4, 4.5, 4.2, 9, 9, 9, 9, 9}),
+                   EarlyStopping({.stat_name = "error", .patience = 2}), EventRecorder(log)});
+  });
+  EXPECT_EQ(trainer.global_step(), 4);
+  EXPECT_THAT(*log, Contains("trigger_epoch 4/0/4")) << "those behind it had their turn";
+}
+
+TEST(EarlyStoppingTest, SmallGainsDoNotCount) {
+  FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 5});
+  stdout_of([&] {
+    trainer.train({report({5, 4.9, 4.8, 4.7, 4.6}),
+                   EarlyStopping({.stat_name = "error", .patience = 2, .threshold = 1})});
+  });
+  EXPECT_EQ(trainer.global_step(), 3);
+}
+
+TEST(EarlyStoppingTest, RisingCountsWhenReversed) {
+  FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 4});
+  stdout_of([&] {
+    trainer.train({report({1, 2, 3, 4}),
+                   EarlyStopping({.stat_name = "error", .patience = 1, .reverse = true})});
+  });
+  EXPECT_EQ(trainer.global_step(), 4);
+}
+
+TEST(EarlyStoppingTest, RemembersAcrossARestart) {
+  const EarlyStoppingOptions options{.stat_name = "error", .patience = 2};
+  FakeTrainer first({.steps_per_epoch = 1, .max_epoch = 2});
+  stdout_of([&] { first.train({report({1, 2}), EarlyStopping(options)}); });
+  FakeTrainer second({.steps_per_epoch = 1, .starting_epoch = 3, .max_epoch = 3});
+  stdout_of([&] {
+    second.setup({report({0, 0, 3}), EarlyStopping(options)});
+    second.callbacks().load_states(first.callback_states());
+    second.callbacks().before_train();
+    EXPECT_THROW(second.run_one_epoch(3), StopTraining);
+  });
+}
+
+TEST(EarlyStoppingTest, RefusesOptionsThatHaveNoMeaning) {
+  EXPECT_THROW(EarlyStopping({.patience = 1}), Error);
+  EXPECT_THROW(EarlyStopping({.stat_name = "x", .patience = 0}), Error);
+}
+
+}  // namespace
+}  // namespace tensorpack

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/cuda/compile_ahead.h"
+
+#include <gmock/gmock.h>
+
+#include "tensorpack/cuda/kernels/kernel_list.h"
+#include "tensorpack/cuda/passes/passes.h"
+#include "tests/cuda/fusion.h"
+
+namespace tensorpack::cuda {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+std::vector<std::string> names_of(const std::vector<KernelSource>& kernels) {
+  std::vector<std::string> names;
+  for (const KernelSource& kernel : kernels) names.push_back(kernel.name);
+  return names;
+}
+
+Trace fused_norm(const Norm& norm) {
+  Trace trace = trace_of({image()}, norm.variables(), [&](const Tensors& in) -> NamedTensors {
+    const at::NoGradGuard no_grad;
+    return {{"y", at::relu(norm(in[0])).exp()}};
+  });
+  cuda::optimize(trace, {"y"}, {.device = at::kCPU});
+  return trace;
+}
+
+TEST(CompileAheadTest, FindsTheKernelsThatATraceLaunches) {
+  const Norm norm;
+  const std::vector<KernelSource> kernels = kernels_of(fused_norm(norm), 132);
+  EXPECT_THAT(names_of(kernels), ElementsAre("batch_norm_statistics", "batch_norm_apply"));
+  EXPECT_THAT(kernels[0].text, testing::HasSubstr("batch_norm_statistics"));
+}
+
+TEST(CompileAheadTest, RunsNothing) {
+  const Norm norm;
+  const Trace trace = fused_norm(norm);
+  const at::Tensor mean = norm.mean.clone(), variance = norm.variance.clone();
+  kernels_of(trace, 132);
+  EXPECT_TRUE(at::equal(norm.mean, mean));
+  EXPECT_TRUE(at::equal(norm.variance, variance));
+  EXPECT_EQ(launcher_for(at::ones({1})), nullptr);
+}
+
+TEST(CompileAheadTest, LibtorchsOperatorsHaveNone) {
+  const Trace trace = trace_of({image()}, {}, [](const Tensors& in) -> NamedTensors {
+    return {{"y", in[0].exp()}};
+  });
+  EXPECT_THAT(kernels_of(trace, 132), IsEmpty());
+}
+
+}  // namespace
+}  // namespace tensorpack::cuda

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+
+#include <set>
+#include <thread>
+
+#include "tensorpack/dataflow/batch.h"
+#include "tensorpack/dataflow/cache.h"
+#include "tensorpack/dataflow/combine.h"
+#include "tensorpack/dataflow/fixed_size.h"
+#include "tensorpack/dataflow/from_generator.h"
+#include "tensorpack/dataflow/inspect.h"
+#include "tensorpack/dataflow/locally_shuffle.h"
+#include "tensorpack/dataflow/map.h"
+#include "tensorpack/dataflow/parallel_map.h"
+#include "tensorpack/dataflow/prefetch.h"
+#include "tensorpack/dataflow/repeat.h"
+#include "tensorpack/dataflow/shuffle.h"
+#include "tensorpack/dataflow/take.h"
+#include "tensorpack/dataflow/value.h"
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/fs.h"
+#include "tests/dataflow/numbers.h"
+#include "tests/support/capture.h"
+
+namespace tensorpack::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::SizeIs;
+using testing::ThrowsMessage;
+
+FromList lengths(std::vector<int64_t> sizes) {
+  std::vector<DataPoint> points;
+  for (const int64_t size : sizes) points.push_back({torch::arange(size)});
+  return FromList(std::move(points));
+}
+
+TEST(BatchTest, PaddingFillsUpToTheLargest) {
+  const auto flow = lengths({1, 3, 2}) | batch(3, {.padding = -1});
+  EXPECT_TRUE(
+      same(*flow->next(), {torch::tensor({{0, -1, -1}, {0, 1, 2}, {0, 1, -1}}, torch::kLong)}));
+  const auto wrong =
+      FromList({{torch::ones({2})}, {torch::ones({2, 2})}}) | batch(2, {.padding = 0});
+  EXPECT_THAT([&] { wrong->next(); },
+              ThrowsMessage<Error>(HasSubstr("1 dimensions in datapoint 0")));
+}
+
+TEST(BatchTest, ByShapeWaitsForEqualShapes) {
+  const auto flow = lengths({1, 2, 1, 3, 2}) | batch_by_shape(2);
+  EXPECT_EQ(flow->next()->at(0).sizes(), (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(flow->next()->at(0).sizes(), (std::vector<int64_t>{2, 2}));
+  EXPECT_FALSE(flow->next());
+}
+
+TEST(BatchTest, ByKeyKeepsTheRestIfAsked) {
+  const auto parity = [](const DataPoint& p) { return p[0].item<int64_t>() % 2; };
+  const auto flow = numbers(7) | batch_by_key(3, parity, {.remainder = true});
+  EXPECT_THAT(values(*flow), ElementsAre(0, 2, 4, 1, 3, 5, 6));
+  EXPECT_THAT(values_of_pass(*(numbers(7) | batch_by_key(3, parity)), 0),
+              ElementsAre(0, 2, 4, 1, 3, 5));
+}
+
+TEST(MapTest, ComponentFilterAndSelect) {
+  const auto pairs = [] {
+    return FromList({{torch::tensor(1), torch::tensor(10)}, {torch::tensor(2), torch::tensor(20)}});
+  };
+  EXPECT_THAT(
+      values(*(pairs() | map_component(1, [](at::Tensor t) { return t + 1; }) | select({1}))),
+      ElementsAre(11, 21));
+  EXPECT_THAT(values(*(pairs() | select({1, 0, 1}))), ElementsAre(10, 20));
+  EXPECT_THAT(
+      values(*(numbers(5) | filter([](const DataPoint& p) { return p[0].item<int64_t>() > 2; }))),
+      ElementsAre(3, 4));
+  EXPECT_THAT([&] { (pairs() | select({2}))->next(); },
+              ThrowsMessage<Error>(HasSubstr("there is no component 2: the datapoint has 2")));
+}
+
+TEST(MapTest, SkippedErrorsAreCountedInTheLog) {
+  const auto flow = numbers(4) | map(
+                                     [](DataPoint p) {
+                                       TP_CHECK(p[0].item<int64_t>() != 2, "decode", "no JPEG.");
+                                       return p;
+                                     },
+                                     {.on_error = OnError::kSkip});
+  const std::string log = stdout_of([&] { EXPECT_THAT(values(*flow), ElementsAre(0, 1, 3)); });
+  EXPECT_THAT(log,
+              HasSubstr("[map] datapoint 2 of the pass was left out, 1 so far: [decode] no JPEG."));
+}
+
+TEST(RepeatTest, EachDatapointSeveralTimes) {
+  const auto flow = numbers(3) | repeat_each(2);
+  EXPECT_EQ(flow->size(), 6);
+  EXPECT_THAT(values(*flow), ElementsAre(0, 0, 1, 1, 2, 2));
+}
+
+TEST(FixedSizeTest, GoesOnWhereThePassBeforeEnded) {
+  const auto flow = numbers(5) | fixed_size(3);
+  EXPECT_EQ(flow->size(), 3);
+  EXPECT_THAT(values(*flow), ElementsAre(0, 1, 2));
+  EXPECT_THAT(values_of_pass(*flow, 1), ElementsAre(3, 4, 0));
+  EXPECT_THAT(values_of_pass(*flow, 2), ElementsAre(1, 2, 3));
+  const auto anew = numbers(5) | fixed_size(7, {.keep_position = false});
+  EXPECT_THAT(values_of_pass(*anew, 1), ElementsAre(0, 1, 2, 3, 4, 0, 1));
+}
+
+TEST(CombineTest, ConcatIsOneAfterTheOther) {
+  const auto flow = concat({numbers(2), numbers(3) | take(3)});
+  EXPECT_EQ(flow->size(), 5);
+  EXPECT_THAT(values(*flow), ElementsAre(0, 1, 0, 1, 2));
+}
+
+TEST(CombineTest, JoinPutsComponentsTogether) {
+  const auto flow = join({numbers(2), numbers(2) | map([](DataPoint p) {
+                                        return DataPoint{p[0] + 10, p[0] + 20};
+                                      })});
+  EXPECT_TRUE(same(*flow->next(), {torch::tensor(0), torch::tensor(10), torch::tensor(20)}));
+}
+
+TEST(CombineTest, JoinOfUnequalLengthsIsAnErrorUnlessAskedFor) {
+  EXPECT_THAT(
+      [] {
+        join({numbers(2), numbers(3)});
+      },
+      ThrowsMessage<Error>(HasSubstr("flow 0 has 2 datapoints and flow 1 has 3")));
+  EXPECT_THAT(values(*join({numbers(2), numbers(3)}, {.shortest = true})), ElementsAre(0, 1));
+  const auto unknown = [](int64_t count) {
+    return numbers(count) | map([](DataPoint p) { return std::optional(p); });
+  };
+  const auto flow = join({unknown(2), unknown(3)});
+  EXPECT_TRUE(flow->next());
+  EXPECT_TRUE(flow->next());
+  EXPECT_THAT([&] { flow->next(); }, ThrowsMessage<Error>(HasSubstr("1 of 2 flows ended before")));
+}
+
+TEST(CombineTest, RandomChooseFollowsItsWeights) {
+  const auto of = [](int64_t value) { return FromList({{torch::tensor(value)}}) | repeat(); };
+  OwnedList<DataFlow> flows(of(0), of(1), of(2));
+  const auto flow = random_choose(std::move(flows), {.weights = {1, 3, 0}, .seed = 1});
+  const auto drawn = values(*flow, 4000);
+  // 3000 expected; the standard deviation is 27.
+  EXPECT_NEAR(std::count(drawn.begin(), drawn.end(), 1), 3000, 140);
+  EXPECT_EQ(std::count(drawn.begin(), drawn.end(), 2), 0);
+}
+
+TEST(CombineTest, RandomMixHasEverythingInTheOrderOfEachFlow) {
+  const auto flow =
+      random_mix({numbers(6), numbers(3) | map([](DataPoint p) { return DataPoint{p[0] + 100}; })},
+                 {.seed = 1});
+  EXPECT_EQ(flow->size(), 9);
+  std::set<std::vector<int64_t>> orders;
+  for (int64_t pass = 0; pass < 20; ++pass) {
+    const auto mixed = values_of_pass(*flow, pass);
+    orders.insert(mixed);
+    std::vector<int64_t> low;
+    std::copy_if(mixed.begin(), mixed.end(), std::back_inserter(low),
+                 [](auto v) { return v < 100; });
+    EXPECT_THAT(low, ElementsAre(0, 1, 2, 3, 4, 5));
+    EXPECT_THAT(mixed, SizeIs(9));
+  }
+  EXPECT_GT(orders.size(), 10);
+  EXPECT_THAT([] { random_mix({numbers(2) | repeat()}); },
+              ThrowsMessage<Error>(HasSubstr("does not know its size")));
+}
+
+TEST(LocallyShuffleTest, EachDatapointComesAsOftenAsAsked) {
+  const auto flow = numbers(20) | locally_shuffle(9, {.reuse = 2, .seed = 1});
+  EXPECT_EQ(flow->size(), 40);
+  const auto order = values(*flow);
+  for (int64_t i = 0; i < 20; ++i) EXPECT_EQ(std::count(order.begin(), order.end(), i), 2);
+  EXPECT_FALSE(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST(CacheTest, AsksTheFlowOnce) {
+  int made = 0;
+  const auto flow = numbers(5) | map([&](DataPoint p) {
+                      ++made;
+                      return p;
+                    }) |
+                    cache({.shuffle = true, .seed = 1});
+  EXPECT_EQ(values_of_pass(*flow, 0), values_of_pass(*flow, 0));
+  EXPECT_NE(values_of_pass(*flow, 1), values_of_pass(*flow, 2));
+  EXPECT_EQ(made, 5);
+}
+
+TEST(CacheTest, OnDiskOutlivesTheFlow) {
+  const TempDir dir;
+  int made = 0;
+  const auto count = map([&](DataPoint p) {
+    ++made;
+    return DataPoint{p[0], bytes("text")};
+  });
+  for (int run = 0; run < 2; ++run) {
+    const auto flow = numbers(5) | count | cache_to_disk(dir / "cache");
+    EXPECT_THAT(values_of_pass(*flow, 0), ElementsAre(0, 1, 2, 3, 4));
+    EXPECT_THAT(values_of_pass(*flow, 1), ElementsAre(0, 1, 2, 3, 4));
+    EXPECT_EQ(made, 5);
+  }
+}
+
+TEST(CacheTest, FailureLeavesNoFile) {
+  const TempDir dir;
+  const auto flow = numbers(5) | map([](DataPoint p) {
+                      if (p[0].item<int64_t>() == 3) throw std::runtime_error("bad");
+                      return p;
+                    }) |
+                    cache_to_disk(dir / "cache");
+  EXPECT_THROW(flow->next(), std::runtime_error);
+  EXPECT_FALSE(std::filesystem::exists(dir / "cache"));
+}
+
+TEST(InspectTest, PrintShowsShapeTypeAndRange) {
+  const auto flow = FromList({{torch::tensor({1.0F, 3.0F}), torch::tensor(7)}}) | repeat() |
+                    print({.name = "train"});
+  const std::string log = stdout_of([&] {
+    flow->next();
+    flow->next();
+  });
+  EXPECT_THAT(log, HasSubstr("train datapoint 0: {Float [2] in 1..3; Long [] = 7}"));
+  EXPECT_THAT(log, testing::Not(HasSubstr("datapoint 1")));
+}
+
+TEST(InspectTest, SpeedTellsWhichStageIsSlow) {
+  const auto slow = [](DataPoint p) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return p;
+  };
+  const auto flow = numbers(64) | prefetch(4) | parallel_map(slow, {.threads = 2}) | batch(4);
+  const Speed speed = test_speed(*flow, {.count = 20, .warmup = 1, .progress = false});
+  EXPECT_GT(speed.datapoints_per_second, 0);
+  std::vector<std::string> names;
+  for (const StageReport& stage : speed.stages) names.push_back(stage.name);
+  EXPECT_THAT(names, ElementsAre("FromList", "prefetch", "parallel_map", "Batch"));
+  EXPECT_GT(speed.stages[1].downstream_wait_seconds, 0) << "it had to wait for the slow stage";
+  EXPECT_EQ(slowest_stage(*detail::stats_of(*flow))->name, "parallel_map");
+}
+
+TEST(ValueTest, BytesAndNumbersComeBack) {
+  const std::string text("a\0b", 3);
+  EXPECT_EQ(bytes_view(bytes(text)), text);
+  EXPECT_EQ(bytes_view(bytes("")), "");
+  EXPECT_EQ(number(3).item<int64_t>(), 3);
+  EXPECT_EQ(number(2.5).scalar_type(), torch::kDouble);
+  EXPECT_EQ(number(true).scalar_type(), torch::kBool);
+  EXPECT_THAT([] { bytes_view(torch::ones({2})); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("Float [2]"), HasSubstr("bytes()"))));
+}
+
+}  // namespace
+}  // namespace tensorpack::test

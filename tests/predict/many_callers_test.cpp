@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Predictions at the same time, and for several callers or datapoints together.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <latch>
+#include <mutex>
+#include <thread>
+
+#include "tensorpack/dataflow/from_list.h"
+#include "tensorpack/graph/call_scope.h"
+#include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/predict/async_predictor.h"
+#include "tensorpack/predict/dataset_predictor.h"
+#include "tensorpack/predict/multi_tower_predictor.h"
+#include "tests/support/throws.h"
+
+namespace tensorpack {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::SizeIs;
+
+using Tensors = std::vector<at::Tensor>;
+
+// y = 3x, and their sum over the features.
+PredictConfig config() {
+  return {
+      .inputs = {{"x", {-1, 2}}},
+      .tower_func =
+          [](const at::Tensor& x) {
+            const at::Tensor y = named("y", get_variable("w", {}) * x);
+            named("sum", y.sum(1));
+          },
+      .session_init = DictRestore({{"w", at::full({}, 3.0F)}}),
+      .output_names = {"y", "sum"},
+  };
+}
+
+TEST(OfflinePredictorTest, CopiesShareTheModelAndOutliveTheOriginal) {
+  auto original = std::make_unique<OfflinePredictor>(config());
+  OfflinePredictor copy = *original;
+  EXPECT_EQ(&copy.graph(), &original->graph());
+  original.reset();
+  EXPECT_TRUE(at::equal(copy(at::ones({1, 2}))[0], at::full({1, 2}, 3.0F)));
+}
+
+TEST(MultiTowerOfflinePredictorTest, TowersOfOneDeviceShareTheirVariables) {
+  const MultiTowerOfflinePredictor towers(config(), Devices::cpu(3));
+  ASSERT_EQ(towers.size(), 3);
+  OfflinePredictor last = towers[2];
+  EXPECT_EQ(last.graph().variables().trainable().size(), 1);
+  EXPECT_TRUE(at::equal(towers(at::ones({1, 2}))[1], at::full({1}, 6.0F)));
+}
+
+TEST(MultiTowerOfflinePredictorTest, TowersRunAtTheSameTime) {
+  const MultiTowerOfflinePredictor towers(config(), Devices::cpu(4));
+  std::vector<std::jthread> threads;
+  std::atomic<int> right = 0;
+  std::latch start(4);
+  for (size_t i = 0; i < towers.size(); ++i) {
+    threads.emplace_back([&, i] {
+      start.arrive_and_wait();
+      for (int64_t k = 0; k < 50; ++k) {
+        const at::Tensor x = at::full({1 + k % 3, 2}, static_cast<float>(k));
+        right += at::equal(towers[i](x)[0], 3 * x) ? 1 : 0;
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(right, 4 * 50);
+}
+
+TEST(MultiThreadAsyncPredictorTest, EveryCallerGetsItsOwnRow) {
+  MultiThreadAsyncPredictor predict(
+      MultiTowerOfflinePredictor(config(), Devices::cpu(2)).predictors(), {.batch_size = 5});
+  std::vector<std::jthread> callers;
+  std::atomic<int> right = 0;
+  for (int c = 0; c < 4; ++c) {
+    callers.emplace_back([&, c] {
+      std::vector<std::future<Tensors>> results;
+      for (int i = 0; i < 25; ++i) {
+        results.push_back(predict.put_task({at::full({2}, static_cast<float>(100 * c + i))}));
+      }
+      for (int i = 0; i < 25; ++i) {
+        const auto value = static_cast<float>(100 * c + i);
+        const Tensors row = results[static_cast<size_t>(i)].get();
+        right += at::equal(row[0], at::full({2}, 3 * value)) && row[1].item<float>() == 6 * value;
+      }
+    });
+  }
+  callers.clear();
+  EXPECT_EQ(right, 4 * 25);
+}
+
+// A predictor that waits for the test, and notes the sizes of its batches.
+struct HeldUp {
+  std::vector<int64_t> sizes = {};
+  std::latch first_has_come{1};
+  std::latch may_go_on{1};
+
+  MultiThreadAsyncPredictor::Predictor predictor() {
+    return [this](const Tensors& inputs) -> Tensors {
+      sizes.push_back(inputs[0].size(0));
+      if (sizes.size() == 1) {
+        first_has_come.count_down();
+        may_go_on.wait();
+      }
+      return {inputs[0] * 2};
+    };
+  }
+};
+
+std::vector<int64_t> sizes_of_batches(AsyncPredictorOptions options, int tasks) {
+  HeldUp held_up;
+  std::vector<std::future<Tensors>> results;
+  {
+    MultiThreadAsyncPredictor predict(
+        std::vector<MultiThreadAsyncPredictor::Predictor>{held_up.predictor()}, options);
+    results.push_back(predict.put_task({at::zeros({1})}));
+    held_up.first_has_come.wait();
+    for (int i = 1; i < tasks; ++i) {
+      results.push_back(predict.put_task({at::full({1}, static_cast<float>(i))}));
+    }
+    held_up.may_go_on.count_down();
+  }  // its end computes what was asked for
+  for (size_t i = 0; i < results.size(); ++i) {
+    EXPECT_EQ(results[i].get()[0].item<float>(), 2.0F * static_cast<float>(i));
+  }
+  return held_up.sizes;
+}
+
+TEST(MultiThreadAsyncPredictorTest, WhatWaitsIsComputedTogether) {
+  EXPECT_THAT(sizes_of_batches({.batch_size = 4, .pad = false}, 1 + 7), ElementsAre(1, 4, 3));
+}
+
+TEST(MultiThreadAsyncPredictorTest, BatchesAreFilledUpToPowersOfTwo) {
+  EXPECT_THAT(sizes_of_batches({.batch_size = 16}, 1 + 5), ElementsAre(1, 8));
+}
+
+TEST(MultiThreadAsyncPredictorTest, DatapointsOfOtherShapesAreComputedApart) {
+  HeldUp held_up;
+  std::vector<std::future<Tensors>> results;
+  {
+    MultiThreadAsyncPredictor predict(
+        std::vector<MultiThreadAsyncPredictor::Predictor>{held_up.predictor()}, {.pad = false});
+    results.push_back(predict.put_task({at::ones({1})}));
+    held_up.first_has_come.wait();
+    for (const int64_t length : {3, 3, 2, 3}) {
+      results.push_back(predict.put_task({at::ones({length})}));
+    }
+    held_up.may_go_on.count_down();
+  }
+  EXPECT_THAT(held_up.sizes, ElementsAre(1, 2, 1, 1));
+  EXPECT_EQ(results[3].get()[0].numel(), 2);
+}
+
+TEST(MultiThreadAsyncPredictorTest, AFailureReachesEveryCallerOfTheBatch) {
+  MultiThreadAsyncPredictor predict(
+      std::vector<MultiThreadAsyncPredictor::Predictor>{[](const Tensors& inputs) -> Tensors {
+        TP_CHECK(inputs[0].sum().item<float>() > 0, "model", "it does not like zeros.");
+        return {inputs[0]};
+      }});
+  auto bad = predict.put_task({at::zeros({1})});
+  EXPECT_ERROR(bad.get(), "it does not like zeros");
+  EXPECT_TRUE(at::equal(predict.put_task({at::ones({1})}).get()[0], at::ones({1})));
+}
+
+TEST(MultiThreadAsyncPredictorTest, OutputsWithoutARowForEachAreRefused) {
+  MultiThreadAsyncPredictor predict(std::vector<MultiThreadAsyncPredictor::Predictor>{
+      [](const Tensors& inputs) -> Tensors { return {inputs[0].sum()}; }});
+  EXPECT_ERROR(predict.put_task({at::ones({1})}).get(), "one row for each datapoint");
+  EXPECT_ERROR(MultiThreadAsyncPredictor(std::vector<MultiThreadAsyncPredictor::Predictor>{}),
+               "there is no predictor");
+  EXPECT_ERROR(predict.put_task({}), "the datapoint has no tensors");
+}
+
+FromList numbers(int count) {
+  std::vector<DataPoint> points;
+  for (int i = 0; i < count; ++i)
+    points.push_back({at::full({1 + i % 2, 2}, static_cast<float>(i))});
+  return FromList(std::move(points));
+}
+
+TEST(DatasetPredictorTest, ResultsComeInTheOrderOfTheData) {
+  for (const int towers : {1, 2, 3}) {
+    DatasetPredictor predictor(config(), numbers(7), Devices::cpu(towers));
+    const std::vector<Tensors> results = predictor.all();
+    ASSERT_EQ(results.size(), 7) << towers;
+    EXPECT_THAT(results, Each(SizeIs(2)));
+    for (size_t i = 0; i < results.size(); ++i) {
+      EXPECT_TRUE(at::equal(results[i][0], at::full({1 + static_cast<int64_t>(i) % 2, 2},
+                                                    3 * static_cast<float>(i))));
+    }
+    EXPECT_FALSE(predictor.next().has_value());
+  }
+}
+
+}  // namespace
+}  // namespace tensorpack

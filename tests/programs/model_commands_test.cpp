@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tp ls`, `show`, `diff`, `average` and `convert`.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tensorpack/checkpoint/checkpoint_directory.h"
+#include "tensorpack/checkpoint/weights_file.h"
+#include "tensorpack/utils/fs.h"
+#include "tests/support/child_process.h"
+
+namespace tensorpack {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+class ModelCommandsTest : public testing::Test {
+ protected:
+  ModelCommandsTest() {
+    CheckpointDirectory directory(dir_.path());
+    for (const int64_t step : {100, 200}) {
+      directory.save({.variables = {{"conv0/W", at::full({2, 3}, static_cast<float>(step))},
+                                    {"conv0/W/Momentum", at::ones({2, 3})},
+                                    {"steps", at::tensor(step)}},
+                      .training_only = {"conv0/W/Momentum"},
+                      .global_step = step,
+                      .epoch_num = step / 100,
+                      .extra = {{"note", "a text"}}});
+    }
+  }
+
+  /// The exit status of `tp <words>`, run where the checkpoints are.
+  int tp(std::vector<std::string> words) {
+    std::string command = "cd '" + dir_.path().string() + "' && '" TENSORPACK_TP "'";
+    for (const std::string& word : words) command += " '" + word + "'";
+    ChildProcess process({"/bin/bash", "-c", command});
+    const int status = process.wait();
+    output_ = process.output();
+    return status;
+  }
+  at::Tensor weight(const std::string& file, const std::string& name = "conv0/W") const {
+    return read_weights(dir_ / file).at(name);
+  }
+
+  TempDir dir_;
+  std::string output_;
+};
+
+TEST_F(ModelCommandsTest, LsListsCheckpointsByStep) {
+  EXPECT_EQ(tp({"ls"}), 0) << output_;
+  EXPECT_THAT(output_, ContainsRegex("step +epoch +tensors +size +saved +file"));
+  EXPECT_THAT(output_, ContainsRegex(" 100 +1 +3 .* model-100.safetensors\n"));
+  EXPECT_THAT(output_, ContainsRegex(" 200 +2 +3 .* model-200.safetensors +latest\n"));
+}
+
+TEST_F(ModelCommandsTest, LsFindsDamage) {
+  {
+    std::fstream file(dir_ / "model-100.safetensors", std::ios::in | std::ios::out);
+    file.seekp(-1, std::ios::end);
+    file.put('x');
+  }
+  EXPECT_EQ(tp({"ls", "--verify"}), 1);
+  EXPECT_THAT(output_, ContainsRegex("model-100.safetensors +damaged"));
+  EXPECT_THAT(output_, ContainsRegex("model-200.safetensors +latest, whole"));
+  EXPECT_EQ(tp({"ls", "/no/such/directory"}), 2);
+  EXPECT_THAT(output_, HasSubstr("'/no/such/directory' is no directory"));
+}
+
+TEST_F(ModelCommandsTest, ShowTellsWhatIsInAFile) {
+  EXPECT_EQ(tp({"show", "."}), 0) << output_;
+  EXPECT_THAT(output_, AllOf(HasSubstr("global_step: 200"), HasSubstr("note: a text"),
+                             ContainsRegex("conv0/W +Float +\\[2, 3\\] +24 B"),
+                             HasSubstr("3 tensors, 13 elements, 56 B")));
+  EXPECT_EQ(tp({"show", "model-100", "conv0/W$", "--stats"}), 0) << output_;
+  EXPECT_THAT(output_,
+              AllOf(ContainsRegex("24 B +100 +0 +100 +100 +0\n"), Not(HasSubstr("Momentum"))));
+  EXPECT_EQ(tp({"show", "model-300"}), 2);
+  EXPECT_THAT(output_, HasSubstr("there is no checkpoint 'model-300'"));
+}
+
+TEST_F(ModelCommandsTest, DiffTellsWhatIsDifferent) {
+  EXPECT_EQ(tp({"diff", "model-100", "model-100"}), 0) << output_;
+  EXPECT_THAT(output_, HasSubstr("2 tensors are the same, 0 are not"));
+  EXPECT_EQ(tp({"diff", "model-100", "model-200"}), 1);
+  EXPECT_THAT(output_, HasSubstr("! conv0/W: 6 of 6 elements differ, by up to 100"));
+  EXPECT_EQ(tp({"diff", "model-100", "model-200", "--tolerance", "100"}), 0) << output_;
+  write_weights(dir_ / "x.safetensors", {{"conv0/W", at::ones({2})}, {"b", at::ones({1})}});
+  EXPECT_EQ(tp({"diff", "model-100", "x.safetensors"}), 1);
+  EXPECT_THAT(output_, AllOf(HasSubstr("! conv0/W: Float [2, 3] and Float [2]"),
+                             HasSubstr("< steps: only in"), HasSubstr("> b: only in")));
+}
+
+TEST_F(ModelCommandsTest, AverageTakesTheMeanOfFloats) {
+  EXPECT_EQ(tp({"average", "model-100", "model-200", "-o", "mean.safetensors"}), 0) << output_;
+  EXPECT_TRUE(at::equal(weight("mean.safetensors"), at::full({2, 3}, 150.F)));
+  EXPECT_EQ(weight("mean.safetensors", "steps").item<int64_t>(), 200);
+  EXPECT_EQ(read_weights(dir_ / "mean.safetensors").size(), 2);
+  write_weights(dir_ / "x.safetensors", {{"conv0/W", at::ones({2})}});
+  EXPECT_EQ(tp({"average", "model-100", "x.safetensors", "-o", "y.safetensors"}), 2);
+  EXPECT_THAT(output_, HasSubstr("Average files of one model"));
+  EXPECT_FALSE(fs::exists(dir_ / "y.safetensors"));
+}
+
+TEST_F(ModelCommandsTest, ConvertChangesNamesThereAndBack) {
+  write_file_atomically(dir_ / "rules", "^conv0/W$ -> conv1.weight transposed\n");
+  EXPECT_EQ(tp({"convert", "model-100", "theirs.safetensors", "--names", "rules"}), 0) << output_;
+  EXPECT_TRUE(at::equal(weight("theirs.safetensors", "conv1.weight"), at::full({3, 2}, 100.F)));
+  EXPECT_EQ(tp({"convert", "theirs.safetensors", "ours.safetensors", "--names", "rules", "--like",
+                "model-200"}),
+            0)
+      << output_;
+  EXPECT_EQ(tp({"diff", "model-100", "ours.safetensors"}), 0) << output_;
+  EXPECT_EQ(tp({"convert", "ours.safetensors", "x.safetensors", "--names", "rules", "--like",
+                "model-200"}),
+            2);
+  EXPECT_THAT(output_, HasSubstr("there is no 'conv1.weight', from which 'conv0/W' would be made"));
+}
+
+#ifdef TENSORPACK_HAS_ZLIB
+TEST_F(ModelCommandsTest, ConvertChangesFormats) {
+  EXPECT_EQ(tp({"convert", "model-100", "x.npz"}), 0) << output_;
+  EXPECT_EQ(tp({"diff", "model-100", "x.npz"}), 0) << output_;
+  write_weights(dir_ / "half.safetensors", {{"w", at::ones({2}, at::kBFloat16)}});
+  EXPECT_EQ(tp({"convert", "half.safetensors", "half.npz"}), 2);
+  EXPECT_THAT(output_, HasSubstr("Cast it to float32"));
+  EXPECT_EQ(tp({"convert", "half.safetensors", "half.npz", "--float32"}), 0) << output_;
+  EXPECT_TRUE(at::equal(weight("half.npz", "w"), at::ones({2})));
+}
+#endif
+
+TEST_F(ModelCommandsTest, HelpShowsAnExample) {
+  EXPECT_EQ(tp({"--help"}), 0);
+  for (const char* command : {"ls", "show", "diff", "average", "convert"}) {
+    EXPECT_THAT(output_, HasSubstr(std::string("tp ") + command));
+  }
+  for (const char* command : {"ls", "show", "diff", "average", "convert", "completion"}) {
+    EXPECT_EQ(tp({command, "--help"}), 0);
+    EXPECT_THAT(output_, HasSubstr("Example:"));
+  }
+}
+
+// What bash would offer for the word at the end of `line`.
+TEST_F(ModelCommandsTest, BashCompletesCommandsOptionsAndFiles) {
+  const auto complete = [&](const std::string& line) {
+    const std::string script =
+        "cd '" + dir_.path().string() + "' && source <('" TENSORPACK_TP "' completion) && " +
+        "COMP_WORDS=(" + line + ") && COMP_WORDS[0]='" TENSORPACK_TP "' && " +
+        "COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) && _tp && echo \"${COMPREPLY[*]}\"";
+    ChildProcess bash({"/bin/bash", "-c", script});
+    EXPECT_EQ(bash.wait(), 0) << bash.output();
+    return bash.output();
+  };
+  EXPECT_EQ(complete("tp l"), "launch ls\n");
+  EXPECT_EQ(complete("tp convert --na"), "--names\n");
+  EXPECT_EQ(complete("tp launch --max"), "--max-restarts\n");
+  EXPECT_EQ(complete("tp show model-1"), "model-100.safetensors\n");
+}
+
+}  // namespace
+}  // namespace tensorpack

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/session/comparison.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace tensorpack {
+namespace {
+
+Outcome outcome(std::vector<float> values) { return {.variables = {{"b", at::tensor(values)}}}; }
+
+// From zeros.
+std::vector<Difference> differences_of(const Outcome& function, const Outcome& program,
+                                       const Noise& noise = {}) {
+  return differences(function, program, {{"b", at::zeros({4})}}, noise);
+}
+
+TEST(ComparisonTest, NamesWhatDiffers) {
+  Outcome function = outcome({1, 2, 3, 4}), program = outcome({1, 2, 3, 5});
+  function.outputs = {{"cost", at::tensor(1.0f)}, {"error", at::tensor(2.0f)}};
+  program.outputs = {{"cost", at::tensor(1.0f)}, {"error", at::tensor(3.0f)}};
+  const std::vector<Difference> found = differences_of(function, program);
+  ASSERT_EQ(found.size(), 2);
+  EXPECT_EQ(describe(found[0]), "the tensor 'error'");
+  EXPECT_EQ(describe(found[1]), "the variable 'b'");
+  EXPECT_EQ(part_of(program, found).outputs.size(), 1);
+  EXPECT_EQ(part_of(program, found).variables.size(), 1);
+}
+
+TEST(ComparisonTest, NoiseIsTheLargestDifferenceOfEachElement) {
+  Outcome spread;
+  widen(spread, outcome({1, 1, 1, 1}), outcome({1, 2, 1, 1}));
+  widen(spread, outcome({1, 1, 1, 1}), outcome({0.5, 1.5, 1, 1}));
+  EXPECT_TRUE(at::equal(spread.variables.at("b"), at::tensor({0.5f, 1.0f, 0.0f, 0.0f})));
+}
+
+TEST(ComparisonTest, WhatTheFunctionDoesNotAgreeOnWithItselfMayDiffer) {
+  const Outcome function = outcome({1, -1, 1, -1}), program = outcome({-1, 1, -1, 1});
+  EXPECT_FALSE(differences_of(function, program).empty());
+  Noise noise;
+  widen(noise.of_function, function, outcome({-1, -1, 1, 1}));
+  EXPECT_TRUE(differences_of(function, program, noise).empty());
+}
+
+TEST(ComparisonTest, TheProgramsNoiseIsAnExcuseOnlyForWhatIsNoiseInTheFunction) {
+  const Outcome function = outcome({1, -1, 1, -1}), program = outcome({-9, 9, 9, -9});
+  Noise noise;
+  widen(noise.of_program, program, outcome({9, 9, 9, 9}));
+  EXPECT_FALSE(differences_of(function, program, noise).empty());
+  widen(noise.of_function, function, outcome({1, -1, 1, -0.5}));
+  EXPECT_TRUE(differences_of(function, program, noise).empty());
+}
+
+TEST(ComparisonTest, WhatIsNoNumberIsNotNoise) {
+  const Outcome function = outcome({1, -1, 1, -1}), program = outcome({1, -1, 1, std::nanf("")});
+  Noise noise{.share = 1};
+  widen(noise.of_function, function, outcome({-1, 1, -1, 1}));
+  EXPECT_FALSE(differences_of(function, program, noise).empty());
+}
+
+}  // namespace
+}  // namespace tensorpack
