@@ -81,9 +81,9 @@ void add_parallel_benchmarks(Suite& suite) {
     suite.add(std::string("parallel/two_ranks_vs_python_ddp_") + model,
               [model](const Stopwatch& watch) { return against_python_ddp(watch, model); });
   }
-  // Both directions share the rate: as 10 gigabits each way.
+  // Both directions share the rate: as 2.5 gigabits each way.
   suite.add("parallel/overlap_vs_none",
-            [](const Stopwatch& watch) { return overlap(watch, {"20gbit"}); });
+            [](const Stopwatch& watch) { return overlap(watch, {"5gbit"}); });
   suite.add("parallel/overlap_vs_none_on_loopback",
             [](const Stopwatch& watch) { return overlap(watch); });
   suite.add("parallel/empty_step_us", empty_step);
