@@ -7,6 +7,7 @@
 
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
+#include "tests/monitors/run_epochs.h"
 #include "tests/support/capture.h"
 
 namespace tensorpack {
@@ -16,28 +17,9 @@ using testing::HasSubstr;
 
 class CSVWriterTest : public testing::Test {
  protected:
-  // Two steps an epoch; `cost` in every step, `error` at the end of every epoch.
   std::string train(int64_t starting_epoch, int64_t max_epoch) {
-    return stdout_of([&] {
-      CSVWriter writer({.path = path_});
-      LoopState loop{.epoch_num = starting_epoch - 1,
-                     .global_step = 2 * (starting_epoch - 1),
-                     .steps_per_epoch = 2,
-                     .starting_epoch = starting_epoch,
-                     .max_epoch = max_epoch};
-      writer.before_train(loop);
-      for (loop.epoch_num = starting_epoch; loop.epoch_num <= max_epoch; ++loop.epoch_num) {
-        for (loop.local_step = 0; loop.local_step < 2; ++loop.local_step) {
-          ++loop.global_step;
-          writer.process_scalar("cost", 1.0 / static_cast<double>(loop.global_step), loop);
-          writer.trigger_step(loop);
-        }
-        loop.local_step = 1;
-        writer.process_scalar("error", 0.25, loop);
-        writer.trigger_epoch(loop);
-      }
-      writer.after_train(loop);
-    });
+    CSVWriter writer({.path = path_});
+    return stdout_of([&] { run_epochs(writer, {starting_epoch, max_epoch}); });
   }
 
   TempDir dir_;

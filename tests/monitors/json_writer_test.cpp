@@ -9,6 +9,7 @@
 
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
+#include "tests/monitors/run_epochs.h"
 #include "tests/support/capture.h"
 
 namespace tensorpack {
@@ -18,30 +19,9 @@ using testing::HasSubstr;
 
 class JSONWriterTest : public testing::Test {
  protected:
-  // Two steps an epoch; `cost` in every step, `error` at the end of every epoch.
-  void train(JSONWriter& writer, int64_t starting_epoch, int64_t max_epoch) {
-    LoopState loop{.epoch_num = starting_epoch - 1,
-                   .global_step = 2 * (starting_epoch - 1),
-                   .steps_per_epoch = 2,
-                   .starting_epoch = starting_epoch,
-                   .max_epoch = max_epoch};
-    writer.before_train(loop);
-    for (loop.epoch_num = starting_epoch; loop.epoch_num <= max_epoch; ++loop.epoch_num) {
-      for (loop.local_step = 0; loop.local_step < 2; ++loop.local_step) {
-        ++loop.global_step;
-        writer.process_scalar("cost", 1.0 / static_cast<double>(loop.global_step), loop);
-        writer.trigger_step(loop);
-      }
-      loop.local_step = 1;
-      writer.process_scalar("error", 0.25, loop);
-      writer.trigger_epoch(loop);
-    }
-    writer.after_train(loop);
-  }
-
   std::string train_quietly(int64_t starting_epoch, int64_t max_epoch) {
     JSONWriter writer({.path = path_});
-    return stdout_of([&] { train(writer, starting_epoch, max_epoch); });
+    return stdout_of([&] { run_epochs(writer, {starting_epoch, max_epoch}); });
   }
 
   size_t files() const {
@@ -219,7 +199,7 @@ TEST_F(JSONWriterTest, UsesTheLogDirectory) {
   const std::string text = stdout_of([&] {
     set_logger_dir(dir_.path(), LogDirAction::kKeep);
     JSONWriter writer;
-    train(writer, 1, 1);
+    run_epochs(writer, {1, 1});
     EXPECT_EQ(JSONWriter::load_existing_epoch_number(), 1);
     reset_logger_dir();
   });
@@ -229,13 +209,16 @@ TEST_F(JSONWriterTest, UsesTheLogDirectory) {
 TEST_F(JSONWriterTest, WithoutALogDirectoryWarnsAndWritesNothing) {
   reset_logger_dir();
   JSONWriter writer;
-  EXPECT_THAT(stdout_of([&] { train(writer, 1, 1); }), HasSubstr("there is no log directory"));
+  EXPECT_THAT(stdout_of([&] {
+                run_epochs(writer, {1, 1});
+              }),
+              HasSubstr("there is no log directory"));
   EXPECT_EQ(JSONWriter::load_existing_json(), std::nullopt);
 }
 
 TEST_F(JSONWriterTest, AFileThatCannotBeWrittenIsReportedOnce) {
   JSONWriter writer({.path = dir_ / "missing" / "stats.json"});
-  const std::string text = stdout_of([&] { train(writer, 1, 3); });
+  const std::string text = stdout_of([&] { run_epochs(writer, {1, 3}); });
   EXPECT_THAT(text, HasSubstr("Training goes on."));
   EXPECT_EQ(text.find("Training goes on."), text.rfind("Training goes on."));
 }

@@ -13,6 +13,7 @@
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
+#include "tests/monitors/run_epochs.h"
 #include "tests/support/capture.h"
 
 namespace tensorpack {
@@ -32,30 +33,11 @@ TEST(Crc32cTest, GivesThePublishedValues) {
 
 class TFEventWriterTest : public testing::Test {
  protected:
-  // Two steps an epoch, `cost` in each.
-  void train(TFEventWriter& writer, int64_t starting_epoch, int64_t max_epoch) {
-    LoopState loop{.epoch_num = starting_epoch - 1,
-                   .global_step = 2 * (starting_epoch - 1),
-                   .steps_per_epoch = 2,
-                   .starting_epoch = starting_epoch,
-                   .max_epoch = max_epoch};
-    writer.before_train(loop);
-    for (loop.epoch_num = starting_epoch; loop.epoch_num <= max_epoch; ++loop.epoch_num) {
-      for (loop.local_step = 0; loop.local_step < 2; ++loop.local_step) {
-        ++loop.global_step;
-        writer.process_scalar("cost", 1.0 / static_cast<double>(loop.global_step), loop);
-        writer.trigger_step(loop);
-      }
-      writer.trigger_epoch(loop);
-    }
-    writer.after_train(loop);
-  }
-
   std::string train_quietly(int64_t starting_epoch, int64_t max_epoch,
                             TFEventWriterOptions options = {}) {
     options.dir = dir_.path();
     TFEventWriter writer(options);
-    return stdout_of([&] { train(writer, starting_epoch, max_epoch); });
+    return stdout_of([&] { run_epochs(writer, {starting_epoch, max_epoch, false}); });
   }
 
   std::vector<fs::path> files() const {
@@ -270,13 +252,16 @@ TEST_F(TFEventWriterTest, AResumedTrainingRepairsAFileThatWasCutOff) {
 TEST_F(TFEventWriterTest, WithoutALogDirectoryWarnsAndWritesNothing) {
   reset_logger_dir();
   TFEventWriter writer;
-  EXPECT_THAT(stdout_of([&] { train(writer, 1, 1); }), HasSubstr("there is no log directory"));
+  EXPECT_THAT(
+      stdout_of([&] { run_epochs(writer, {.first = 1, .last = 1, .reports_error = false}); }),
+      HasSubstr("there is no log directory"));
 }
 
 TEST_F(TFEventWriterTest, ADirectoryThatCannotBeMadeIsReportedOnceAndTrainingGoesOn) {
   write_file_atomically(dir_ / "file", "");
   TFEventWriter writer({.dir = dir_ / "file/sub"});
-  const std::string text = stdout_of([&] { train(writer, 1, 2); });
+  const std::string text =
+      stdout_of([&] { run_epochs(writer, {.first = 1, .last = 2, .reports_error = false}); });
   EXPECT_THAT(text, HasSubstr("training goes on"));
   EXPECT_EQ(text.find("training goes on"), text.rfind("training goes on"));
 }
