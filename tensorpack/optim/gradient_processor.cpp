@@ -74,10 +74,8 @@ Gradients ScaleGradient::process(Gradients gradients) {
     for (const auto& [pattern, rule_factor] : rules_) {
       if (!std::regex_match(gradient.variable->tower_free_name(), pattern)) continue;
       factor = rule_factor;
-      if (logged_.insert(gradient.variable->tower_free_name()).second) {
-        log::info("The gradient of '{}' is multiplied by {}.", gradient.variable->tower_free_name(),
-                  factor);
-      }
+      log::info_once("The gradient of '{}' is multiplied by {}.",
+                     gradient.variable->tower_free_name(), factor);
       break;
     }
     if (factor == 0) continue;

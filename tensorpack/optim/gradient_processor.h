@@ -8,7 +8,6 @@
 #include <functional>
 #include <optional>
 #include <regex>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,7 +63,6 @@ class ScaleGradient final : public GradientProcessor {
 
  private:
   std::vector<std::pair<std::regex, double>> rules_;
-  std::set<std::string> logged_;  // a step function is called several times before it is replayed
 };
 
 /// Throws an Error that names the variable when a gradient has a NaN or an infinity, in the run

@@ -31,7 +31,6 @@ class LossScaleOptimizer final : public Optimizer {
 
   Owned<Optimizer> optimizer_;
   LossScaleOptions options_;
-  bool has_scaled_ = false;  // scale_cost() was called for the gradients to come
 };
 
 }  // namespace tensorpack

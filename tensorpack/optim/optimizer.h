@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,11 +57,12 @@ class Optimizer {
   /// get_slot() of every variable.
   static std::vector<at::Tensor> get_slots(const Gradients& gradients, const std::string& slot,
                                            const Initializer& init = {});
-  /// The scalar variable `<scope>/<name>`, or `name` in no scope. Throws an Error when another
-  /// optimizer of the graph has it: the two would share a learning rate, or count each other's
-  /// steps.
+  /// The scalar variable `<scope>/<name>`, or `name` in no scope; on `device`, if that is given.
+  /// Throws an Error when another optimizer of the graph has it: the two would share a learning
+  /// rate, or count each other's steps.
   at::Tensor own_scalar(const std::string& scope, const std::string& name, double first_value,
-                        c10::ScalarType dtype = c10::kFloat) const;
+                        c10::ScalarType dtype = c10::kFloat,
+                        std::optional<c10::Device> device = {}) const;
   /// Whether the tower at hand has that variable already.
   static bool has_scalar(const std::string& scope, const std::string& name);
 };

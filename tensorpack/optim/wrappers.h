@@ -36,6 +36,10 @@ class AccumGradOptimizer final : public Optimizer {
   AccumGradOptions options_;
 };
 
+/// Whether the variable is a slot of AccumGradOptimizer: a sum that towers may have each for
+/// itself.
+bool is_accumulated_gradient(const Variable& variable);
+
 /// Calls a function with every updated variable after the update. The function may write it.
 class PostProcessOptimizer final : public Optimizer {
  public:

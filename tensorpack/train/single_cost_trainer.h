@@ -35,13 +35,15 @@ class SingleCostTrainer : public TowerTrainer {
 /// One tower, one device: computes the gradients and applies them.
 class SimpleTrainer final : public SingleCostTrainer {
  public:
-  using SingleCostTrainer::SingleCostTrainer;
+  explicit SimpleTrainer(GraphOptions graph = {}) : SingleCostTrainer(graph) {}
+  explicit SimpleTrainer(std::shared_ptr<Graph> graph) : SingleCostTrainer(std::move(graph)) {}
 };
 
 /// SimpleTrainer that insists on a QueueInput.
 class QueueInputTrainer final : public SingleCostTrainer {
  public:
-  using SingleCostTrainer::SingleCostTrainer;
+  explicit QueueInputTrainer(GraphOptions graph = {}) : SingleCostTrainer(graph) {}
+  explicit QueueInputTrainer(std::shared_ptr<Graph> graph) : SingleCostTrainer(std::move(graph)) {}
 
  protected:
   void setup_train_op() override;
