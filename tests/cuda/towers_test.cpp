@@ -246,6 +246,7 @@ TEST_P(GpuAccumulationTest, CapturedStepsExchangeOnceInSoMany) {
   EXPECT_THAT(tower.run(0, 14), testing::Not(testing::HasSubstr("cannot be captured")));
   EXPECT_THAT(alone.run(0, 14), testing::Not(testing::HasSubstr("cannot be captured")));
   EXPECT_EQ(group->exchange.exchanges(), 14 / kNiter * kBuckets);
+  EXPECT_TRUE(tower.graph.variables().at("AccumGrad/step").tensor.is_cpu());
   // Warmed up, captured, and never called again; or called in every run.
   EXPECT_EQ(group->exchange.calls(), (GetParam() ? 2 : 14 / kNiter) * kBuckets);
   expect_nearly(on_host(values_of(tower.graph)), on_host(values_of(alone.graph)));

@@ -159,20 +159,6 @@ TEST(AccumulationTest, DecidingFirstChangesNoBits) {
   expect_equal(values_of(one.graph()), values_of(other.graph()));
 }
 
-// Where it decides about exchanges; otherwise it is with the variables.
-TEST(AccumulationTest, TheCounterIsOnTheHostWhereTowersExchange) {
-  for (const bool exchanges : {true, false}) {
-    Graph graph;
-    AccumGradOptimizer optimizer(SGD({.lr = 0.1}), 2);
-    const CallScope call(graph, {.device = at::kMeta, .exchanges = exchanges});
-    Variable& w = graph.create_variable("w", {2}, {}, at::kMeta);
-    const at::NoGradGuard no_grad;
-    optimizer.apply_gradients({{&w, at::zeros({2}, at::kMeta), /*is_local=*/true}});
-    EXPECT_EQ(graph.variables().at("AccumGrad/step").tensor.is_cpu(), exchanges);
-    EXPECT_TRUE(graph.variables().at("w/AccumGrad").tensor.is_meta());
-  }
-}
-
 // ---- sums that towers and ranks have each for themselves
 
 const GraphOptions kSeeded{.seed = 7};
@@ -251,7 +237,8 @@ TEST(VariableSyncTest, VariablesOfOneTypeAreBroadcastTogether) {
   Graph graph;
   for (int i = 0; i < 20; ++i) {
     graph.create_variable("w" + std::to_string(i), {i, 2}, {}, c10::kCPU);
-    graph.create_variable("n" + std::to_string(i), {}, {.dtype = at::kLong}, c10::kCPU);
+    graph.create_variable("n" + std::to_string(i), {},
+                          {.role = VariableRole::kGlobal, .dtype = at::kLong}, c10::kCPU);
   }
   graph.create_variable("conv", {2, 3, 4, 5}, {.channels_last = true}, c10::kCPU);
   Values before;

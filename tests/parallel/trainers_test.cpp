@@ -254,6 +254,10 @@ TEST(TrainersTest, SmallBucketsGiveTheSameBitsAsLargeOnes) {
   expect_equal(with_buckets(64), with_buckets(1 << 20));
 }
 
+// One tower and one device: for several there are other trainers.
+static_assert(!std::is_constructible_v<SimpleTrainer, DataParallel>);
+static_assert(!std::is_constructible_v<QueueInputTrainer, DataParallel>);
+
 TEST(TrainersTest, WrongDevicesAreToldAtOnce) {
   EXPECT_ERROR(SyncMultiGPUTrainerReplicated(Devices::cpu(0)), "at least one tower");
   EXPECT_ERROR(SyncMultiGPUTrainerReplicated(0), "at least one device");
