@@ -285,7 +285,7 @@ void Trainer::run_epoch(const SignalWatch& signals, SharedMachine& machine, int6
             humanize_time(seconds));
   callbacks_.trigger_epoch();
   if (end_of_data) std::rethrow_exception(end_of_data);
-  if (!processes_ && signals.received() != 0) end_by_signal(signals.received());
+  if (const int signal = signal_after_step(signals)) end_by_signal(signal);
 }
 
 // Several processes end after the same step, whichever of them was sent the signal: what they save
