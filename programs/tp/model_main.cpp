@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tp-model`: the commands of `tp` that look into files of tensors.
+#include "programs/tp/model_main.h"
+
 #include <CLI/CLI.hpp>
 
 #include "programs/tp/average.h"
@@ -9,7 +10,7 @@
 #include "programs/tp/ls.h"
 #include "programs/tp/show.h"
 
-int main(int argc, char** argv) {
+int tensorpack::model_main(int argc, char** argv) {
   CLI::App app("Tools for files of tensors.", "tp");
   app.require_subcommand(1);
   int status = 0;

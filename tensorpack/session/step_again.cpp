@@ -112,8 +112,8 @@ class FaultSearch {
 };
 
 // The surroundings in which a session runs the function of an op.
-struct FunctionScope {
-  explicit FunctionScope(const Session& session) : precision(session.options().precision) {}
+struct Surroundings {
+  explicit Surroundings(const Session& session) : precision(session.options().precision) {}
   MixedPrecision plain{Precision::kFloat32};
   FreshFrame frame;
   TowerPrecision precision;
@@ -172,7 +172,7 @@ std::string OperatorOrigin::describe() const {
 std::optional<NotFinite> find_not_finite(Session& session, const Op& op,
                                          const std::vector<at::Tensor>& inputs) {
   check_is_program(op);
-  const FunctionScope scope(session);
+  const Surroundings scope(session);
   const StateGuard guard(session.graph(), {op.state().generator});
   const RecordedOp recorded = record_op(session.graph(), op, inputs, /*keep_results=*/true);
   guard.restore();  // variables are looked at as they were
@@ -184,7 +184,7 @@ std::vector<OperatorTime> time_operators(Session& session, const Op& op,
   check_is_program(op);
   TP_CHECK(repetitions > 0, "time_operators", "there must be at least one repetition, got {}.",
            repetitions);
-  const FunctionScope scope(session);
+  const Surroundings scope(session);
   StateGuard guard(session.graph(), {op.state().generator});
   Trace trace = record_op(session.graph(), op, inputs).recording.trace;
   const bool is_fused = op.device().is_cuda() &&

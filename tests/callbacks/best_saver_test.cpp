@@ -11,6 +11,7 @@
 #include "tensorpack/checkpoint/checkpoint.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
+#include "tests/callbacks/report.h"
 #include "tests/support/capture.h"
 #include "tests/support/event_recorder.h"
 #include "tests/support/fake_trainer.h"
@@ -22,14 +23,6 @@ namespace fs = std::filesystem;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
-
-// Reports one value of "error" after each epoch.
-CallbackFactory report(std::vector<double> values) {
-  return CallbackFactory({.trigger = [values = std::move(values)](Callback& self) {
-    const double value = values.at(static_cast<size_t>(self.epoch_num() - 1));
-    self.trainer().monitors().put_scalar("error", value);
-  }});
-}
 
 class BestSaverTest : public testing::Test {
  protected:

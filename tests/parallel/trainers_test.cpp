@@ -8,8 +8,6 @@
 namespace tensorpack::test {
 namespace {
 
-const GraphOptions kSeeded{.seed = 7};
-
 SimpleTrainer one_tower() { return SimpleTrainer(kSeeded); }
 SyncMultiGPUTrainerReplicated replicated(int towers) {
   return SyncMultiGPUTrainerReplicated(Devices::cpu(towers), {.graph = kSeeded});

@@ -23,11 +23,11 @@ using testing::AllOf;
 using testing::HasSubstr;
 using Words = std::vector<std::string>;
 
-constexpr int kNever = 1'000'000;
+constexpr int kNotAtAll = 1'000'000;
 
 struct Job {
   int epochs = 2;
-  int stop = kNever;  // after which step the rank sends itself the signal
+  int stop = kNotAtAll;  // after which step the rank sends itself the signal
   int signal = SIGKILL;
   int rank = 0;
   int timeout = 60;  // in seconds; a busy machine is slow to start processes

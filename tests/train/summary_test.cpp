@@ -23,7 +23,7 @@ at::Tensor squares(const at::Tensor& x) {
   return cost;
 }
 
-FromList numbers(int count) {
+FromList count_to(int count) {
   std::vector<DataPoint> points;
   for (int i = 1; i <= count; ++i) points.push_back({at::full({1}, i, at::kFloat)});
   return FromList(std::move(points));
@@ -33,7 +33,7 @@ FromList numbers(int count) {
 std::vector<std::pair<int64_t, double>> history(MergeAllSummariesOptions options,
                                                 const std::string& name, int64_t steps = 4) {
   SimpleTrainer trainer;
-  trainer.setup_graph({{"x", {-1}}}, FeedInput(numbers(8)), squares, SGD({.lr = 0}));
+  trainer.setup_graph({{"x", {-1}}}, FeedInput(count_to(8)), squares, SGD({.lr = 0}));
   trainer.train({
       .callbacks = {MergeAllSummaries(options)},
       .steps_per_epoch = steps,
@@ -105,7 +105,7 @@ class Recorder final : public MonitorBase {
 template <typename Model>
 std::vector<std::string> recorded(SimpleTrainer& trainer, const Model& model) {
   std::vector<std::string> seen;
-  trainer.setup_graph({{"x", {-1}}}, FeedInput(numbers(4)), model, SGD({.lr = 0}));
+  trainer.setup_graph({{"x", {-1}}}, FeedInput(count_to(4)), model, SGD({.lr = 0}));
   trainer.train({
       .callbacks = {MergeAllSummaries()},
       .monitors = OwnedList<MonitorBase>(Recorder(&seen)),
@@ -178,7 +178,7 @@ TEST(SummaryTest, WrongTensorsAreErrors) {
 
 TEST(SummaryTest, AveragesAreNotSaved) {
   SimpleTrainer trainer;
-  trainer.setup_graph({{"x", {-1}}}, FeedInput(numbers(1)), squares, SGD({.lr = 0}));
+  trainer.setup_graph({{"x", {-1}}}, FeedInput(count_to(1)), squares, SGD({.lr = 0}));
   EXPECT_FALSE(trainer.variables().at("EMA/cost").is_saved());
   EXPECT_TRUE(moving_summaries(trainer.graph()).empty()) << "no run yet, so no value";
 }
