@@ -56,7 +56,7 @@ TEST(RecorderTest, ValuesCarryKindNameAndGeometry) {
   const Trace trace = trace_of(kOnes, {w}, [&](const Tensors& in) -> NamedTensors {
     return {{"y", in[0] * w}};
   });
-  EXPECT_EQ(trace.values[0].kind, ValueKind::kOnes);
+  EXPECT_EQ(trace.values[0].kind, ValueKind::kInput);
   EXPECT_EQ(trace.values[0].name, "in0");
   EXPECT_EQ(trace.values[1].kind, ValueKind::kVariable);
   EXPECT_EQ(trace.values[1].name, "var0");

@@ -8,6 +8,7 @@
 //                                                         <signal> after step <stop>, or at the end
 //                                                         of epoch <-stop>, unless it was started
 //                                                         again
+//   train_child seed <logdir> <seed>|none                 trains it with that seed, or without one
 //   train_child throw <logdir>                            throws a number
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -38,6 +39,7 @@
 #include "tensorpack/train/trainer.h"
 #include "tensorpack/utils/launch_environment.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/seed.h"
 
 using namespace tensorpack;  // NOLINT: a program
 
@@ -135,24 +137,33 @@ at::Tensor network(const at::Tensor& x, const at::Tensor& y) {
   return cost;
 }
 
+TrainConfig network_config(OwnedList<Callback> callbacks, int64_t epochs) {
+  const int64_t size = 60 * ((detect_launch().size + 3) / 4);  // some batches for each rank
+  return {
+      .model = {.inputs = {{"x", {-1, 5}}, {"y", {-1}}},
+                .build_graph = network,
+                .optimizer = Adam({.lr = 0.01})},
+      .dataflow = FakeData({{.shape = {5}}, {}}, {.size = size}) | shuffle() | shard() | batch(4),
+      .callbacks = std::move(callbacks),
+      .extra_callbacks = OwnedList<Callback>(),
+      .steps_per_epoch = 5,
+      .max_epoch = epochs,
+  };
+}
+
 void train_and_resume(int64_t epochs, const Raise& raise) {
   set_global_seed(7);
   at::manual_seed(7);
-  const int64_t size = 60 * ((detect_launch().size + 3) / 4);  // some batches for each rank
+  // The saver first: what comes after it must not be lost either.
   launch_train_with_config(
-      AutoResumeTrainConfig({
-          .model = {.inputs = {{"x", {-1, 5}}, {"y", {-1}}},
-                    .build_graph = network,
-                    .optimizer = Adam({.lr = 0.01})},
-          .dataflow =
-              FakeData({{.shape = {5}}, {}}, {.size = size}) | shuffle() | shard() | batch(4),
-          // The saver first: what comes after it must not be lost either.
-          .callbacks = {ModelSaver(), Raise(raise), PrintCost(), MergeAllSummaries()},
-          .extra_callbacks = OwnedList<Callback>(),
-          .steps_per_epoch = 5,
-          .max_epoch = epochs,
-      }),
+      AutoResumeTrainConfig(
+          network_config({ModelSaver(), Raise(raise), PrintCost(), MergeAllSummaries()}, epochs)),
       DistributedTrainer());
+}
+
+void train_with_seed(const std::string& seed) {
+  if (seed != "none") set_global_seed(std::stoull(seed));
+  launch_train_with_config(network_config({PrintCost()}, 2), SimpleTrainer());
 }
 
 }  // namespace
@@ -165,6 +176,8 @@ int main(int argc, char** argv) {
       wait_for_signal(words.at(2));
     } else if (words.at(0) == "block") {
       wait_for_data(words.at(2));
+    } else if (words.at(0) == "seed") {
+      train_with_seed(words.at(2));
     } else if (words.at(0) == "throw") {
       throw 7;  // NOLINT: that is the point
     } else {
