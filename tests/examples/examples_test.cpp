@@ -140,6 +140,13 @@ TEST_F(ExamplesTest, AModuleOfLibtorchLearnsToClassify) {
   EXPECT_GT(std::stod(output.substr(last + 21)), 0.7);
 }
 
+TEST_F(ExamplesTest, DevicesTrainsAndTalksAlone) {
+  run("devices", {"processes", "--logdir", logdir_});
+  if (skipped_) GTEST_SKIP() << "the examples are not built";
+  EXPECT_LT(history("validation_cost").back(), 0.1 * history("validation_cost").front());
+  EXPECT_THAT(run("devices", {"group", "--logdir", logdir_}), testing::HasSubstr("rank 0 saw 5"));
+}
+
 TEST_F(ExamplesTest, TheProgramOnTheFrontPageStartsToTrain) {
   const std::string program = TENSORPACK_EXAMPLES "/readme";
   if (!fs::exists(program)) GTEST_SKIP() << "the examples are not built";
