@@ -7,6 +7,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <fmt/format.h>
+#include <torch/version.h>
 
 #include <algorithm>
 
@@ -15,8 +16,24 @@
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8)
+#define TENSORPACK_HAS_HOST_ALLOCATOR
+#include <ATen/core/CachingHostAllocator.h>
+#else
+#include <ATen/cuda/CachingHostAllocator.h>
+#endif
+
 namespace tensorpack::cuda {
 namespace {
+
+// Page-locked memory of the host in which state was kept during verification.
+void release_host_memory() {
+#ifdef TENSORPACK_HAS_HOST_ALLOCATOR
+  at::getHostAllocator(at::kCUDA)->empty_cache();
+#else
+  at::cuda::CachingHostAllocator_emptyCache();
+#endif
+}
 
 std::vector<at::Tensor> copies_of(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> copies;
@@ -150,6 +167,7 @@ std::vector<at::Tensor> GraphRunner::warm_up(const std::vector<at::Tensor>& inpu
   const PhaseLog phase(op_name_, c10::Device(c10::kCUDA, space_->device), "warming up");
   // Memory of the recording is of the other stream: without use from here on.
   c10::cuda::CUDACachingAllocator::emptyCache();
+  release_host_memory();
   const Detour on_capture_stream(space_->stream);
   const WaitWatch watch(program_);
   std::vector<at::Tensor> values = copies_of(run_and_remember(inputs));
