@@ -22,6 +22,7 @@ SessionOptions session_options(const GpuTask& task) {
                              task.precision == "bf16" ? Precision::kBFloat16 : Precision::kTf32};
   // To measure what a pass is worth, within one run.
   const std::string without = env("TENSORPACK_BENCH_WITHOUT").value_or("");
+  if (without == "bias_relu") options.fusion.bias_relu = false;
   if (without == "pointwise") options.fusion.pointwise = false;
   if (without == "updates") options.fusion.updates = false;
   if (without == "memsets") options.fusion.memsets = false;
@@ -71,19 +72,20 @@ Owned<Optimizer> optimizer_of(const GpuTask& task) {
   return Momentum(0.01);
 }
 
-// One batch, on the device.
+// One batch, made on the device as the peers do.
 std::vector<Tensor> constant_batch(const GpuTask& task, torch::Device device) {
   const auto labels = [&](torch::IntArrayRef shape) {
-    return torch::randint(0, classes(task), shape, torch::TensorOptions(torch::kLong)).to(device);
+    return torch::randint(0, classes(task), shape,
+                          torch::TensorOptions(torch::kLong).device(device));
   };
   if (task.model == "gpt2") {
     return {labels({task.batch, task.size}), labels({task.batch, task.size})};
   }
   if (task.model == "dcgan") {
-    return {torch::rand({task.batch, task.size, task.size}).to(device),
-            torch::randn({task.batch, gan::kNoise}).to(device)};
+    return {torch::rand({task.batch, task.size, task.size}, device),
+            torch::randn({task.batch, gan::kNoise}, device)};
   }
-  Tensor images = torch::randn({task.batch, 3, task.size, task.size}).to(device);
+  Tensor images = torch::randn({task.batch, 3, task.size, task.size}, device);
   if (task.channels_last) images = images.contiguous(torch::MemoryFormat::ChannelsLast);
   return {images, labels({task.batch})};
 }
