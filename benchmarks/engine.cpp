@@ -22,8 +22,8 @@ namespace {
 // One model, trained by one executor.
 class Training {
  public:
-  Training(const std::string& model, ExecutorKind executor)
-      : work_(workload(model)), session_(graph_, {.executor = executor}) {
+  Training(const std::string& model, ExecutorKind executor, FusionOptions fusion = {})
+      : work_(workload(model)), session_(graph_, {.executor = executor, .fusion = fusion}) {
     tune_process();
     std::vector<int64_t> shape = work_.batch;
     op_ = graph_.define({
@@ -85,6 +85,16 @@ Figure against_pooled(const Stopwatch& watch, const std::string& model) {
   });
 }
 
+Figure against_unfused(const Stopwatch& watch, const std::string& model) {
+  Training fused(model, ExecutorKind::kReplay);
+  Training unfused(model, ExecutorKind::kReplay, FusionOptions::none());
+  return watch.compare({
+      .ours = [&] { fused.step(); },
+      .peer = [&] { unfused.step(); },
+      .peer_name = "libtorch's kernels alone",
+  });
+}
+
 Figure against_python(const Stopwatch& watch, const std::string& model) {
   Training replay(model, ExecutorKind::kReplay);
   return watch.compare({
@@ -130,6 +140,8 @@ void add_engine_benchmarks(Suite& suite) {
   add("resnet18_replay_vs_stock_eager", against_stock, "resnet18");
   add("lenet_replay_vs_pooled_eager", against_pooled, "lenet");
   add("resnet18_replay_vs_pooled_eager", against_pooled, "resnet18");
+  add("lenet_fused_vs_unfused", against_unfused, "lenet");
+  add("resnet18_fused_vs_unfused", against_unfused, "resnet18");
   add("mlp64_vs_python", against_python, "mlp64");
   add("lenet_vs_python", against_python, "lenet");
   suite.add("engine/resnet18_peak_memory_vs_eager", peak_memory);

@@ -58,7 +58,7 @@ struct ExecutorOptions {
   bool verify = true;
   /// Compare it again before these runs of it, counted from 1, on the batch of the run; 0 for none.
   std::array<int64_t, 3> verify_again = {10, 100, 1000};
-  FusionOptions fusion = {};  ///< for ExecutorKind::kCudaGraph
+  FusionOptions fusion = {};  ///< not for ExecutorKind::kEager
 };
 
 std::unique_ptr<Executor> make_executor(ExecutorKind kind, Graph& graph,

@@ -38,7 +38,7 @@ struct SessionOptions {
   /// Compare it again before these runs of it, counted from 1: what one batch did not show, a later
   /// one may. Each takes the time of a few steps; 0 for none. Counts if `verify` is on.
   std::array<int64_t, 3> verify_again = {10, 100, 1000};
-  /// Which operators become fused kernels on CUDA.
+  /// Which operators become kernels of ours.
   FusionOptions fusion = {};
 };
 

@@ -187,11 +187,13 @@ std::vector<OperatorTime> time_operators(Session& session, const Op& op,
   const FunctionScope scope(session);
   StateGuard guard(session.graph(), {op.state().generator});
   Trace trace = record_op(session.graph(), op, inputs).recording.trace;
-  const bool is_fused = op.device().is_cuda() &&
-                        session.options().executor != ExecutorKind::kReplay &&
-                        session.options().executor != ExecutorKind::kEager;
+  const ExecutorKind executor = session.options().executor;
+  const FusionOptions fusion =
+      executor == ExecutorKind::kEager ? FusionOptions::none() : session.options().fusion;
+  const bool is_captured = op.device().is_cuda() && executor != ExecutorKind::kReplay &&
+                           executor != ExecutorKind::kEager;
   const auto lowering =
-      is_fused ? make_cuda_lowering(session.options().fusion) : std::make_unique<Lowering>();
+      is_captured ? make_cuda_lowering(fusion) : std::make_unique<Lowering>(fusion);
   lowering->optimize(op, trace, {});
   guard.save_what_is_written_by(trace);
 

@@ -215,7 +215,7 @@ class Verification {
   // Among those that are not fetched: "the tensor 'cost'", or "".
   std::string first_output_that_differs(const Outcome& function) const {
     const std::vector<std::string> names = compared_outputs();
-    const Lowering plain;
+    const Lowering plain(FusionOptions::none());
     Trace trace = program_.recorded;
     plain.optimize(op_, trace, names);
     const std::vector<at::Tensor> values = [&] {
