@@ -11,8 +11,6 @@ namespace tensorpack {
 
 namespace fs = std::filesystem;
 
-namespace {
-
 NamedTensors saved_variables(const Graph& graph) {
   NamedTensors variables;
   for (const Variable& variable : graph.variables().all()) {
@@ -20,8 +18,6 @@ NamedTensors saved_variables(const Graph& graph) {
   }
   return variables;
 }
-
-}  // namespace
 
 void ModelSaver::setup_graph() {
   if (!trainer().is_chief()) return;

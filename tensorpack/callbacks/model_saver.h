@@ -14,6 +14,9 @@ namespace tensorpack {
 /// made. Absent when the epoch was complete.
 inline constexpr const char* kStepsDoneInEpoch = "steps_done_in_epoch";
 
+/// The variables that checkpoints of a graph have.
+NamedTensors saved_variables(const Graph& graph);
+
 /// All that a training has to save, as it is now: variables, step, epoch, and the states of random
 /// number generators and callbacks.
 Checkpoint take_checkpoint(TrainerBase& trainer);
