@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The programs that tests start:
 //   train_child wait <logdir> none|saver|periodic|chatty  trains until a signal ends it
-//   train_child block <logdir> queue|staging              the same, with data that stops coming
+//   train_child block <logdir> queue|staging|feed         the same, with data that stops coming
 //   train_child resume <logdir> <epochs> <stop> <signal> [<rank>]
 //                                                         trains a network, resuming what is there;
 //                                                         rank <rank>, or the chief, sends itself
@@ -25,6 +25,7 @@
 #include "tensorpack/dataflow/rng.h"
 #include "tensorpack/dataflow/shard.h"
 #include "tensorpack/dataflow/shuffle.h"
+#include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/input_source/staging_input.h"
 #include "tensorpack/models/batch_norm.h"
@@ -79,15 +80,20 @@ Generator<DataPoint> three_and_wait() {
   while (true) ::pause();
 }
 
-void wait_for_data(const std::string& source) {
+Owned<InputSource> source_called(const std::string& name) {
+  if (name == "feed") return FeedInput(FromGenerator(three_and_wait));
   QueueInput queue((FromGenerator(three_and_wait)));
+  if (name == "staging") return StagingInput(std::move(queue));
+  return queue;
+}
+
+void wait_for_data(const std::string& source) {
   launch_train_with_config(
       {.model = {.inputs = {{"x", {-1}}},
                  .build_graph =
                      [](const at::Tensor& x) { return (get_variable("w", {}) * x).sum(); },
                  .optimizer = Adam()},
-       .data = source == "staging" ? Owned<InputSource>(StagingInput(std::move(queue)))
-                                   : Owned<InputSource>(std::move(queue)),
+       .data = source_called(source),
        .callbacks = {Reporter(), ModelSaver()},
        .steps_per_epoch = 1'000'000},
       SimpleTrainer());
