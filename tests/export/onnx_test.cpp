@@ -54,6 +54,17 @@ const std::vector<std::pair<const char*, Function>>& functions() {
       {"power", [](const Tensor& x) { return x.pow(3) + x.square() + (x + 1).pow(x); }},
       {"roots", [](const Tensor& x) { return (x + 1).rsqrt() + x.sqrt() + (x + 1).reciprocal(); }},
       {"logarithm", [](const Tensor& x) { return (x + 1).log() + at::erf(x) + x.neg().abs(); }},
+      {"logarithms", [](const Tensor& x) { return (x + 1).log2() + (x + 1).log10(); }},
+      {"angles",
+       [](const Tensor& x) {
+         const Tensor half = x / 2;
+         return half.tan() + half.asin() + half.acos() + half.atan();
+       }},
+      {"hyperbolas",
+       [](const Tensor& x) {
+         const Tensor half = x / 2;
+         return half.sinh() + half.cosh() + half.asinh() + half.atanh() + (x + 2).acosh();
+       }},
       {"rounding", [](const Tensor& x) { return (3 * x).floor() + (3 * x).ceil() + x.sign(); }},
       {"relu", [](const Tensor& x) { return (x - 0.5).relu_() + at::leaky_relu(x - 0.5, 0.1); }},
       {"elu", [](const Tensor& x) { return at::elu(x - 0.5, 0.7) + at::selu(x - 0.5); }},
