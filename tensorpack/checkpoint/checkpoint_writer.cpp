@@ -141,7 +141,8 @@ NamedTensors CheckpointWriter::copy(const NamedTensors& variables) {
     const bool is_new = std::find(devices.begin(), devices.end(), tensor.device()) == devices.end();
     if (!tensor.is_cpu() && is_new) devices.push_back(tensor.device());
   }
-  share_work(pieces.size(), [&](size_t i) {
+  const size_t threads = pieces.size() / 8;  // else starting them takes longer than copying
+  share_work(pieces.size(), threads, [&](size_t i) {
     copy_bytes_past_caches(pieces[i].to, pieces[i].from, pieces[i].count);
   });
   synchronize(devices);

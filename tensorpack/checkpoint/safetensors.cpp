@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <system_error>
 #include <vector>
 
@@ -82,7 +83,7 @@ uint64_t from_little_endian(const std::array<char, kLengthBytes>& bytes) {
 // Reads a tensor's bytes in pieces that are still in the cache when they are looked at.
 uint64_t read_tensor(const InputFile& file, int64_t data_begin, const TensorEntry& entry,
                      at::Tensor& tensor, bool with_checksum) {
-  constexpr int64_t kPiece = 256 << 10;
+  constexpr int64_t kPiece = 128 << 10;
   Xxh64 checksum = detail::begin_tensor_checksum(entry.dtype, entry.shape);
   auto* bytes = static_cast<char*>(tensor.data_ptr());
   for (int64_t at = entry.begin; at < entry.end; at += kPiece) {
@@ -144,12 +145,25 @@ auto read_file_by(const fs::path& path, Read read) {
   }
 }
 
+// The largest first, so that no thread is left with one when the others are done.
+std::vector<size_t> by_size(const std::vector<TensorEntry>& entries) {
+  std::vector<size_t> order(entries.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto size = [&](size_t i) { return entries[i].end - entries[i].begin; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return size(a) > size(b); });
+  return order;
+}
+
 SafetensorsFile read_tensors(const InputFile& in, bool with_checksums) {
   auto [header, data_begin] = read_header(in);
   const std::vector<TensorEntry>& entries = header.entries;
+  const std::vector<size_t> order = by_size(entries);
   std::vector<at::Tensor> tensors(entries.size());
   std::vector<uint64_t> checksums(entries.size());
-  share_work(entries.size(), [&, begin = data_begin](size_t i) {
+  const auto megabytes = static_cast<size_t>(in.size() >> 20);
+  share_work(entries.size(), megabytes, [&, begin = data_begin](size_t turn) {
+    const size_t i = order[turn];
     tensors[i] = at::empty(entries[i].shape, entries[i].dtype);
     checksums[i] = read_tensor(in, begin, entries[i], tensors[i], with_checksums);
   });

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Predictions for several batches at once, a batch for each tower.
 //
-//   DataParallelOfflinePredictor predict(config, 4);                  // GPUs 0 to 3
-//   auto [a, b, c, d] = ...;                                          // images for each of them
-//   std::vector<std::vector<Tensor>> logits = predict({{a}, {b}, {c}, {d}});
+//   DataParallelOfflinePredictor predict(config, 2);                        // GPUs 0 and 1
+//   std::vector<std::vector<Tensor>> logits = predict({{images}, {others}});
 #pragma once
 
 #include <memory>

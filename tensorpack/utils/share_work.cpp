@@ -3,15 +3,23 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <atomic>
+#include <exception>
+
+#include "tensorpack/utils/worker_team.h"
 
 namespace tensorpack {
 
-void share_work(size_t count, const std::function<void(size_t)>& work) {
+void share_work(size_t count, size_t max_threads, const std::function<void(size_t)>& work) {
+  const auto allowed = static_cast<size_t>(std::max(1, at::get_num_threads()));
+  const size_t threads = std::max<size_t>(1, std::min({count, max_threads, allowed}));
   std::atomic<size_t> next = 0;
-  at::parallel_for(0, at::get_num_threads(), 1, [&](int64_t, int64_t) {
+  WorkerTeam team("share_work", threads);
+  const auto failure = team.run([&](size_t) {
     for (size_t i = next++; i < count; i = next++) work(i);
   });
+  if (failure) std::rethrow_exception(failure->exception);
 }
 
 }  // namespace tensorpack
