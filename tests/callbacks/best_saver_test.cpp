@@ -96,13 +96,14 @@ TEST_F(BestSaverTest, ARestartDoesNotForgetTheBest) {
 // The second is not written: its directory is gone. The third is worse, but better than the first.
 TEST_F(BestSaverTest, WhatCannotBeWrittenIsNotTheBest) {
   const fs::path gone = dir_ / "gone";
-  const CallbackFactory meddle({.trigger = [gone](Callback& self) {
+  CallbackFactory meddle({.trigger = [gone](Callback& self) {
     wait_for_checkpoints();
     if (self.epoch_num() == 2) fs::remove_all(gone);
     if (self.epoch_num() == 3) fs::create_directories(gone);
   }});
-  const std::string output = train(
-      {report({3, 1, 2}), meddle, MinSaver("error", {.checkpoint_dir = gone, .retries = 0})}, 3);
+  const std::string output = train({report({3, 1, 2}), std::move(meddle),
+                                    MinSaver("error", {.checkpoint_dir = gone, .retries = 0})},
+                                   3);
   EXPECT_THAT(output, HasSubstr("[MinSaver] the checkpoint of step 4 was not saved"));
   EXPECT_EQ(step_of("gone/min-error"), 6);
 }
