@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
 #include <set>
@@ -20,12 +21,10 @@ namespace tensorpack {
 namespace {
 
 OperatorOrigin origin_of(const Node& node) {
-  OperatorOrigin origin{.op = node.op.operator_name().name, .layer = node.scope};
-  if (node.scope.starts_with(kGradientScope)) {
-    origin.is_backward = true;
-    origin.layer = node.scope.substr(std::min(node.scope.size(), kGradientScope.size() + 1));
-  }
-  return origin;
+  LayerOfOperator place = layer_of_scope(node.scope);
+  return {.op = node.op.operator_name().name,
+          .layer = std::move(place.layer),
+          .is_backward = place.is_backward};
 }
 
 // What numbers of a tensor are not finite.
@@ -185,6 +184,7 @@ std::vector<OperatorTime> time_operators(Session& session, const Op& op,
   TP_CHECK(repetitions > 0, "time_operators", "there must be at least one repetition, got {}.",
            repetitions);
   const FunctionScope scope(session);
+  const c10::DeviceGuard on_device(op.device());  // fused kernels run on the current one
   StateGuard guard(session.graph(), {op.state().generator});
   Trace trace = record_op(session.graph(), op, inputs).recording.trace;
   const bool is_fused = op.device().is_cuda() &&
