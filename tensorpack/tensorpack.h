@@ -153,6 +153,7 @@
 #include "tensorpack/train/tower_trainer.h"
 #include "tensorpack/train/train_config.h"
 #include "tensorpack/train/trainer.h"
+#include "tensorpack/utils/flags.h"
 #include "tensorpack/utils/launch_environment.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/seed.h"

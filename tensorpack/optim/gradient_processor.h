@@ -84,7 +84,8 @@ class PrintGradient final : public GradientProcessor {
   std::regex pattern_;
 };
 
-/// Keeps a moving average of the root mean square of each gradient, named `<variable>-grad/rms`.
+/// Reports each gradient: a moving average of its root mean square, `<variable>-grad/rms`, and its
+/// `<variable>-grad-histogram`.
 class SummaryGradient final : public GradientProcessor {
  public:
   explicit SummaryGradient(const std::string& regex = ".*");
@@ -99,6 +100,7 @@ class GradProcessingOptimizer final : public Optimizer {
  public:
   GradProcessingOptimizer(Owned<Optimizer> optimizer, OwnedList<GradientProcessor> processors);
   void update(const Gradients& gradients) override;
+  HyperParams hyper_params() const override { return optimizer_->hyper_params(); }
 
  private:
   Owned<Optimizer> optimizer_;

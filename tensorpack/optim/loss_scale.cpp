@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tensorpack/optim/apply_if.h"
+#include "tensorpack/optim/detail/hyper_params.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -52,6 +53,11 @@ void LossScaleOptimizer::update(const Gradients& gradients) {
   const at::Tensor grown = at::where(grows, scale * options_.growth, scale);
   scale.copy_(at::where(is_good, grown, scale * options_.backoff));
   good_steps.masked_fill_(grows, 0);
+}
+
+HyperParams LossScaleOptimizer::hyper_params() const {
+  return detail::with_option(optimizer_->hyper_params(), options_.scope, "loss_scale",
+                             fmt::to_string(options_.first));
 }
 
 }  // namespace tensorpack

@@ -9,6 +9,7 @@
 
 #include "tensorpack/graph/initializer.h"
 #include "tensorpack/graph/variable_store.h"
+#include "tensorpack/utils/hyper_params.h"
 
 namespace tensorpack {
 
@@ -44,6 +45,9 @@ class Optimizer {
 
   /// Whether update() averages gradients over towers itself, where these are `is_local`.
   virtual bool averages_gradients() const { return false; }
+
+  /// Its name and its options, for reports: {"optimizer", "SGD"}, {"lr", "0.1"}.
+  virtual HyperParams hyper_params() const { return {}; }
 
  protected:
   /// What an optimizer is: updates the variables in place.

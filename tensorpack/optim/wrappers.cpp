@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include "tensorpack/optim/apply_if.h"
+#include "tensorpack/optim/detail/hyper_params.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -39,6 +40,11 @@ void AccumGradOptimizer::update(const Gradients& gradients) {
   if (gradients[0].is_local) sums = averaged(std::move(sums), is_due);
   detail::apply_gradients_if(is_due, *optimizer_, sums, is_first_call);
   for (at::Tensor& slot : slots) slot.masked_fill_(is_due.to(slot.device()), 0);
+}
+
+HyperParams AccumGradOptimizer::hyper_params() const {
+  return detail::with_option(optimizer_->hyper_params(), options_.scope, "accumulated_steps",
+                             std::to_string(niter_));
 }
 
 PostProcessOptimizer::PostProcessOptimizer(Owned<Optimizer> optimizer, Function function)

@@ -29,6 +29,7 @@ class AccumGradOptimizer final : public Optimizer {
   AccumGradOptimizer(Owned<Optimizer> optimizer, int64_t niter, AccumGradOptions options = {});
   bool averages_gradients() const override { return true; }
   void update(const Gradients& gradients) override;
+  HyperParams hyper_params() const override;
 
  private:
   Owned<Optimizer> optimizer_;
@@ -42,6 +43,7 @@ class PostProcessOptimizer final : public Optimizer {
   using Function = std::function<void(Variable& variable)>;
   PostProcessOptimizer(Owned<Optimizer> optimizer, Function function);
   void update(const Gradients& gradients) override;
+  HyperParams hyper_params() const override { return optimizer_->hyper_params(); }
 
  private:
   Owned<Optimizer> optimizer_;
@@ -55,6 +57,7 @@ class VariableAssignmentOptimizer final : public Optimizer {
   using Function = std::function<std::optional<at::Tensor>(const Variable& variable)>;
   VariableAssignmentOptimizer(Owned<Optimizer> optimizer, Function function);
   void update(const Gradients& gradients) override;
+  HyperParams hyper_params() const override { return optimizer_.hyper_params(); }
 
  private:
   PostProcessOptimizer optimizer_;

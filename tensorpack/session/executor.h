@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tensorpack/graph/graph.h"
+#include "tensorpack/graph/trace.h"
 #include "tensorpack/session/fusion_options.h"
 #include "tensorpack/tower/precision.h"
 
@@ -43,6 +44,9 @@ class Executor {
   /// other shapes of inputs of the same op were prepared.
   virtual PreparedOp& prepare(const Op& op, const std::vector<at::Tensor>& inputs,
                               const std::vector<std::string>& fetches) = 0;
+
+  /// What was recorded of `op` most recently used, before it was lowered; null when nothing was.
+  virtual const Trace* recorded(const Op& /*op*/) const { return nullptr; }
 
   /// Prepares the op and runs it, on this thread.
   std::vector<at::Tensor> run(const Op& op, const std::vector<at::Tensor>& inputs,

@@ -151,6 +151,11 @@ PreparedOp& ProgramExecutor::prepare(const Op& op, const std::vector<at::Tensor>
   return prepare_anew(op, inputs, fetches);
 }
 
+const Trace* ProgramExecutor::recorded(const Op& op) const {
+  const auto found = variants_.find(&op.state());
+  return found == variants_.end() || found->second.empty() ? nullptr : &found->second.front().trace;
+}
+
 ProgramExecutor::Variant* ProgramExecutor::find_variant(Variants& variants,
                                                         const std::vector<at::Tensor>& inputs) {
   for (auto variant = variants.begin(); variant != variants.end(); ++variant) {

@@ -62,8 +62,9 @@ class Session {
   /// The value of one tensor of a tower.
   at::Tensor run(const TensorRef& tensor, const Feeds& feeds = {});
 
-  /// The operators that a run of a program op executes, recorded on zeros of the trial shapes; see
-  /// graph/dump.h for ways to look at them. Changes nothing.
+  /// The operators that a run of a program op executes, before they are rewritten: of the last run,
+  /// or, where there was none, recorded on zeros of the trial shapes. See graph/dump.h for ways to
+  /// look at them. Changes nothing.
   Trace trace(const Op& op);
 
   /// Throws an Error with the nearest names, said to come from `where`, unless `op` can give

@@ -21,6 +21,9 @@ class SingleCostTrainer : public TowerTrainer {
   void setup_graph(std::vector<TensorSpec> inputs, Owned<InputSource> input, TowerFunc get_cost,
                    Owned<Optimizer> optimizer);
 
+  /// Those of the optimizer.
+  HyperParams hyper_params() const override;
+
  protected:
   /// Sets train_op from the towers: by default to the update of each.
   virtual void setup_train_op() { set_train_op(define_update()); }

@@ -5,6 +5,7 @@
 
 #include "tensorpack/callbacks/merge_all_summaries.h"
 #include "tensorpack/input_source/feed_input.h"
+#include "tensorpack/optim/gradient_processor.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/train/single_cost_trainer.h"
 #include "tests/train/linear_model.h"
@@ -131,6 +132,24 @@ TEST(SummaryTest, TensorsAreThoseOfTheLastStepOfTheEpoch) {
   EXPECT_EQ(trainer.monitors().get_history("x-rms"),
             (std::vector<std::pair<int64_t, double>>{{2, 2}, {4, 4}}));
   EXPECT_EQ(trainer.monitors().get_latest("activation-summary/act-sparsity"), 0.5);
+}
+
+TEST(SummaryTest, GradientsAreReportedWithTheStepThatMadeThem) {
+  std::vector<std::string> seen;
+  SimpleTrainer trainer;
+  trainer.setup_graph(
+      {{"x", {-1}}}, FeedInput(numbers(4)),
+      [](const at::Tensor& x) { return (x * get_variable("v", {})).mean(); },
+      apply_grad_processors(SGD({.lr = 0}), {SummaryGradient()}));
+  trainer.train({
+      .callbacks = {MergeAllSummaries()},
+      .monitors = OwnedList<MonitorBase>(Recorder(&seen)),
+      .steps_per_epoch = 2,
+      .max_epoch = 2,
+  });
+  EXPECT_THAT(seen, testing::ElementsAre("histogram v-grad-histogram of 1 max 2 at 2",
+                                         "histogram v-grad-histogram of 1 max 4 at 4"));
+  EXPECT_TRUE(trainer.monitors().contains("v-grad/rms"));
 }
 
 TEST(SummaryTest, ImagesAndTextsReachMonitors) {
