@@ -84,6 +84,10 @@
 #include "tensorpack/graph/exchange.h"
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/imgaug/area_crop.h"
+#include "tensorpack/imgaug/augmentor.h"
+#include "tensorpack/imgaug/boxes.h"
+#include "tensorpack/imgaug/transform.h"
 #include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/input_source/staging_input.h"
@@ -155,6 +159,7 @@
 #include "tensorpack/train/trainer.h"
 #include "tensorpack/utils/launch_environment.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/rng.h"
 #include "tensorpack/utils/seed.h"
 #include "tensorpack/utils/signals.h"
 
