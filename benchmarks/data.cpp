@@ -14,6 +14,8 @@
 #include "tensorpack/dataflow/dataset/fashion_mnist.h"
 #include "tensorpack/dataflow/fake_data.h"
 #include "tensorpack/dataflow/format/lmdb.h"
+#include "tensorpack/dataflow/image/image_batch.h"
+#include "tensorpack/dataflow/image/labeled_files.h"
 #include "tensorpack/dataflow/prefetch.h"
 #include "tensorpack/dataflow/remote/zmq.h"
 #include "tensorpack/dataflow/repeat.h"
@@ -46,6 +48,34 @@ Figure fashion_mnist(const Stopwatch& watch) {
       .peer_name = "torch DataLoader, 2 workers",
       .min_seconds = 1,
   });
+}
+
+// Photographs as training on ImageNet needs them: a random part, resized, mirrored, normalised.
+Figure jpeg(const Stopwatch& watch) {
+  constexpr int64_t kBatch = 64;
+  constexpr int64_t kThreads = 2;
+  const TempDir dir;
+  const PeerProcess peer = PeerProcess::python(
+      "jpeg_loader.py", {dir.path().string(), std::to_string(kBatch), std::to_string(kThreads)});
+  std::vector<LabeledFile> files;
+  for (const auto& entry : std::filesystem::directory_iterator(dir.path())) {
+    files.push_back({entry.path(), std::ssize(files)});
+  }
+  const auto flow = LabeledFiles(std::move(files), {.shuffle = true}) | repeat() |
+                    image_batch(kBatch, {.mirror = 0.5,
+                                         .reads_files = true,
+                                         .mean = {123.675, 116.28, 103.53},
+                                         .std = {58.395, 57.12, 57.375},
+                                         .threads = kThreads});
+  Figure figure = watch.compare({
+      .ours = [&] { flow->next(); },
+      .peer = peer,
+      .peer_name = "torchvision's DataLoader, 2 workers",
+      .repetitions = 5,
+      .min_seconds = 4,
+  });
+  figure.note = fmt::format("{:.0f} images/s", 1e6 * kBatch / figure.ours.value());
+  return figure;
 }
 
 // What a stage with a thread costs a datapoint, whichever of the two threads is slower.
@@ -142,6 +172,7 @@ Figure zmq(const Stopwatch& watch) {
 
 void add_data_benchmarks(Suite& suite) {
   suite.add("data/fashion_mnist_vs_dataloader", fashion_mnist);
+  suite.add("data/jpeg_vs_torchvision", jpeg);
   suite.add("data/lmdb_vs_page_cache", lmdb);
   suite.add("data/prefetch_hop_us", prefetch_hop);
   suite.add("data/zmq_gb_per_s", zmq);

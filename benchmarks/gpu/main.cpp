@@ -67,7 +67,7 @@ class Program {
 
  private:
   static std::string entry_name(const GpuTask& task, const std::string& peer) {
-    if (peer == "device_data") return "gpu/cifar128_host_vs_device_data";
+    if (task.host_data && peer == "device_data") return "gpu/cifar128_host_vs_device_data";
     return fmt::format("gpu/{}_vs_{}", task.name, peer);
   }
 

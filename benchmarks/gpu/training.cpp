@@ -3,6 +3,7 @@
 
 #include <torch/cuda.h>
 
+#include <filesystem>
 #include <numeric>
 
 #include "examples/gan/dcgan.h"
@@ -100,6 +101,22 @@ DataFlowPtr random_images(const GpuTask& task) {
   return std::make_unique<FromList>(std::move(points));
 }
 
+// Random parts of JPEGs, decoded on all cores.
+DataFlowPtr jpeg_images(const GpuTask& task) {
+  std::vector<LabeledFile> files;
+  for (const auto& entry : std::filesystem::directory_iterator(*env("TENSORPACK_BENCH_JPEGS"))) {
+    files.push_back({entry.path(), std::ssize(files) % classes(task)});
+  }
+  const auto threads = env("TENSORPACK_BENCH_THREADS");
+  return LabeledFiles(std::move(files), {.shuffle = true}) | repeat() |
+         image_batch(task.batch, {.size = {.height = task.size, .width = task.size},
+                                  .mirror = 0.5,
+                                  .reads_files = true,
+                                  .dtype = torch::kByte,
+                                  .channels_last = task.channels_last,
+                                  .threads = threads ? std::stoll(*threads) : 0});
+}
+
 // Reads ahead, and copies to the device ahead of the step that needs the data.
 InputSourcePtr prefetched(DataFlowPtr flow, torch::Device device) {
   return std::make_unique<StagingInput>(QueueInput(std::move(flow)),
@@ -131,24 +148,30 @@ std::vector<TensorSpec> GpuTraining::inputs() const {
     return {{"words", {-1, task_.size}, torch::kLong}, {"next", {-1, task_.size}, torch::kLong}};
   }
   if (task_.model == "dcgan") return {{"image", {-1, 28, 28}}, {"z", {-1, gan::kNoise}}};
-  const auto type = task_.host_data ? torch::kUInt8 : torch::kFloat;
+  const auto type = task_.has_byte_images() ? torch::kUInt8 : torch::kFloat;
   return {{"image", {-1, 3, task_.size, task_.size}, type}, {"label", {-1}, torch::kLong}};
 }
 
 InputFeeder GpuTraining::feeder() {
-  if (!task_.host_data) {
+  if (!task_.has_byte_images()) {
     return [batch = constant_batch(task_, device_)] { return batch; };
   }
-  source_ = prefetched(random_images(task_) | shuffle() | tensorpack::batch(task_.batch), device_);
+  source_ = prefetched(task_.jpeg_data
+                           ? jpeg_images(task_)
+                           : random_images(task_) | shuffle() | tensorpack::batch(task_.batch),
+                       device_);
   return [this] { return source_->next().value(); };
 }
 
-Tensor GpuTraining::logits(const Tensor& input) const {
+Tensor GpuTraining::logits(const Tensor& bytes_or_numbers) const {
+  const Tensor input = task_.has_byte_images()
+                           ? (bytes_or_numbers.to(torch::kFloat) - 127.5) / 63.75
+                           : bytes_or_numbers;
   if (task_.model == "alexnet") return examples::alexnet(input);
   if (task_.model == "vgg16") return examples::vgg16(input);
   if (task_.model == "resnet50") return examples::resnet50(input);
   if (task_.model == "gpt2") return examples::transformer(input, gpt2(task_));
-  return cifar(task_.host_data ? (input.to(torch::kFloat) - 127.5) / 63.75 : input);
+  return cifar(input);
 }
 
 NamedTensors GpuTraining::classify(const std::vector<Tensor>& in) {
