@@ -118,8 +118,8 @@ DataFlowPtr jpeg_images(const GpuTask& task) {
 }
 
 // Reads ahead, and copies to the device ahead of the step that needs the data.
-InputSourcePtr prefetched(DataFlowPtr flow, torch::Device device) {
-  return std::make_unique<StagingInput>(QueueInput(std::move(flow)),
+InputSourcePtr prefetched(DataFlowPtr flow, QueueInputOptions queue, torch::Device device) {
+  return std::make_unique<StagingInput>(QueueInput(std::move(flow), queue),
                                         StagingInputOptions{.device = device});
 }
 
@@ -156,10 +156,13 @@ InputFeeder GpuTraining::feeder() {
   if (!task_.has_byte_images()) {
     return [batch = constant_batch(task_, device_)] { return batch; };
   }
-  source_ = prefetched(task_.jpeg_data
-                           ? jpeg_images(task_)
-                           : random_images(task_) | shuffle() | tensorpack::batch(task_.batch),
-                       device_);
+  if (task_.jpeg_data) {
+    // A short queue: what was decoded during the peer's turn must not count.
+    source_ = prefetched(jpeg_images(task_), {.capacity = 2}, device_);
+  } else {
+    source_ = prefetched(random_images(task_) | shuffle() | tensorpack::batch(task_.batch), {},
+                         device_);
+  }
   return [this] { return source_->next().value(); };
 }
 

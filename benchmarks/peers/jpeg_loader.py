@@ -27,7 +27,9 @@ def write_pieces(count):
     rng = random.Random(1)
     pieces = []
     for path in photographs:
-        photograph = Image.open(path).convert("RGB")
+        photograph = Image.open(path)
+        photograph.draft("RGB", (1600, 1600))  # large enough, and soon done
+        photograph = photograph.convert("RGB")
         for number in range(count):
             scale = rng.uniform(0.5, 1)
             width = min(photograph.width, photograph.height * 4 / 3) * scale
@@ -59,7 +61,7 @@ class Photographs(torch.utils.data.Dataset):
 
 torch.set_num_threads(1)
 # As long as a pass over a real data set: the workers idle between passes.
-files = write_pieces(16) * 100
+files = write_pieces(8) * 200
 loader = torch.utils.data.DataLoader(Photographs(files), batch_size=batch, shuffle=True, drop_last=True,
                                      num_workers=workers, persistent_workers=True)
 

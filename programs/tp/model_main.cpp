@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "programs/tp/average.h"
+#include "programs/tp/cifar10.h"
 #include "programs/tp/convert.h"
 #include "programs/tp/diff.h"
 #include "programs/tp/export.h"
@@ -19,6 +20,7 @@ int main(int argc, char** argv) {
   tensorpack::add_average(app, status);
   tensorpack::add_convert(app, status);
   tensorpack::add_export(app, status);
+  tensorpack::add_cifar10(app, status);
   CLI11_PARSE(app, argc, argv);
   return status;
 }

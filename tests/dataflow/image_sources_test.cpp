@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "tensorpack/checkpoint/npz.h"
+#include "tensorpack/dataflow/batch.h"
 #include "tensorpack/dataflow/dataset/cifar.h"
 #include "tensorpack/dataflow/dataset/ilsvrc.h"
 #include "tensorpack/dataflow/dataset/image_folder.h"
@@ -13,6 +14,7 @@
 #include "tensorpack/dataflow/format/mat.h"
 #include "tensorpack/dataflow/format/numpy.h"
 #include "tensorpack/dataflow/from_tensors.h"
+#include "tensorpack/dataflow/map.h"
 #include "tensorpack/dataflow/value.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/png.h"
@@ -246,6 +248,47 @@ TEST(CifarTest, KeepsTheContract) {
     return std::make_unique<Cifar10>("train", CifarOptions{.dir = dir.path(), .seed = 1});
   });
   expect_movable(Cifar10("train", {.dir = dir.path(), .seed = 1}));
+}
+
+// Sources that make batches themselves make the same ones.
+TEST(RowSourceTest, BatchesAreThoseOfTheDatapoints) {
+  const TempDir dir;
+  for (int i = 1; i <= 5; ++i) {
+    write(dir / fmt::format("data_batch_{}.bin", i), cifar_record(i, std::string(1, 9 - i)));
+  }
+  write(dir / "train-images-idx3-ubyte", std::string("\0\0\x08\3\0\0\0\3\0\0\0\x1c\0\0\0\x1c", 16) +
+                                             std::string(784, 1) + std::string(784, 2) +
+                                             std::string(784, 3));
+  write(dir / "train-labels-idx1-ubyte", std::string("\0\0\x08\1\0\0\0\3\7\5\3", 11));
+  const auto check = [](const MakeDataFlow& make, const BatchOptions& options) {
+    const auto fast = make() | batch(2, options);
+    const auto slow = make() | map([](DataPoint point) { return point; }) | batch(2, options);
+    for (const int64_t pass : {0, 1}) {
+      fast->start(pass);
+      slow->start(pass);
+      EXPECT_TRUE(same(collect(*fast), collect(*slow)));
+    }
+    expect_skips_as_if_read([&] { return make() | batch(2, options); });
+  };
+  for (const bool remainder : {false, true}) {
+    const BatchOptions options{.remainder = remainder};
+    check(
+        [&] {
+          return std::make_unique<Cifar10>("train", CifarOptions{dir.path(), true, 1});
+        },
+        options);
+    check(
+        [&] {
+          return std::make_unique<Mnist>("train", MnistOptions{dir.path(), true, 1});
+        },
+        options);
+    check(
+        [] {
+          return std::make_unique<FromTensors>(
+              std::vector<Tensor>{torch::arange(10).view({5, 2}), torch::arange(5).to(at::kFloat)});
+        },
+        options);
+  }
 }
 
 TEST(CifarTest, DamageIsNamed) {

@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -135,6 +136,21 @@ std::optional<DataPoint> Cifar::next() {
   const auto index = order_.next();
   if (!index) return std::nullopt;
   return DataPoint{images_.select(0, *index), number(int64_t{labels_[*index]})};
+}
+
+std::optional<DataPoint> Cifar::next_rows(int64_t count) {
+  const std::vector<int64_t> indices = order_.next(count);
+  if (indices.empty()) return std::nullopt;
+  const int64_t rows = std::ssize(indices);
+  at::Tensor images = at::empty({rows, kSide, kSide, kChannels}, at::kByte);
+  at::Tensor labels = at::empty({rows}, at::kLong);
+  const auto* from = static_cast<const uint8_t*>(images_.data_ptr());
+  auto* to = static_cast<uint8_t*>(images.data_ptr());
+  for (int64_t i = 0; i < rows; ++i) {
+    std::memcpy(to + i * kImageBytes, from + indices[i] * kImageBytes, kImageBytes);
+    static_cast<int64_t*>(labels.data_ptr())[i] = labels_[indices[i]];
+  }
+  return DataPoint{std::move(images), std::move(labels)};
 }
 
 at::Tensor Cifar::per_pixel_mean() const { return images_.to(at::kDouble).mean(0).to(at::kFloat); }

@@ -8,6 +8,7 @@
 
 #include "tensorpack/dataflow/dataflow.h"
 #include "tensorpack/dataflow/detail/pass_order.h"
+#include "tensorpack/dataflow/detail/row_source.h"
 
 namespace tensorpack {
 
@@ -23,10 +24,11 @@ struct CifarOptions {
 /// What Cifar10 and Cifar100 have in common: {image: uint8 [32, 32, 3], RGB, label: int64 scalar}.
 ///
 /// The images share memory: what comes behind must not change them in place.
-class Cifar : public DataFlow {
+class Cifar : public DataFlow, public detail::RowSource {
  public:
   void start(int64_t pass) final { order_.start(pass); }
   std::optional<DataPoint> next() final;
+  std::optional<DataPoint> next_rows(int64_t count) final;
   int64_t skip(int64_t count) final { return order_.skip(count); }
   std::optional<int64_t> size() const final { return order_.size(); }
 

@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 #include <torch/types.h>
 
-#include <array>
 #include <string>
 
 #include "tensorpack/dataflow/dataset/idx.h"
@@ -39,13 +38,6 @@ at::Tensor read(std::string_view where, const fs::path& dir, const std::string& 
                    name, dir.string(), where_from);
 }
 
-// What each pixel becomes: divisions would take most of the time of a datapoint.
-constexpr std::array<float, 256> kScaled = [] {
-  std::array<float, 256> scaled{};
-  for (size_t i = 0; i < scaled.size(); ++i) scaled[i] = static_cast<float>(i) / 255.0F;
-  return scaled;
-}();
-
 }  // namespace
 
 IdxImages::IdxImages(std::string_view where, std::string_view name, const Source& source)
@@ -62,20 +54,37 @@ IdxImages::IdxImages(std::string_view where, std::string_view name, const Source
            images_.size(0), fmt::join(labels_.sizes(), ", "), source.dir.string());
 }
 
+void IdxImages::copy_image(int64_t index, float* to) const {
+  const uint8_t* pixels = static_cast<const uint8_t*>(images_.data_ptr()) + index * kPixels;
+  for (int64_t i = 0; i < kPixels; ++i) to[i] = static_cast<float>(pixels[i]) / 255.0F;
+}
+
+int64_t IdxImages::label(int64_t index) const {
+  return static_cast<const uint8_t*>(labels_.data_ptr())[index];
+}
+
+// By hand: going through operators would take ten times as long for tensors this small.
 std::optional<DataPoint> IdxImages::next() {
   const auto index = order_.next();
   if (!index) return std::nullopt;
-
-  // By hand: going through operators would take ten times as long for tensors this small.
   at::Tensor image(at::detail::empty_cpu({kSide, kSide}, at::kFloat));
-  const uint8_t* pixels = static_cast<const uint8_t*>(images_.data_ptr()) + *index * kPixels;
-  float* scaled = static_cast<float*>(image.data_ptr());
-  for (int64_t i = 0; i < kPixels; ++i) scaled[i] = kScaled[pixels[i]];
-
+  copy_image(*index, static_cast<float*>(image.data_ptr()));
   at::Tensor label(at::detail::empty_cpu({}, at::kLong));
-  *static_cast<int64_t*>(label.data_ptr()) =
-      static_cast<const uint8_t*>(labels_.data_ptr())[*index];
+  *static_cast<int64_t*>(label.data_ptr()) = this->label(*index);
   return DataPoint{std::move(image), std::move(label)};
+}
+
+std::optional<DataPoint> IdxImages::next_rows(int64_t count) {
+  const std::vector<int64_t> indices = order_.next(count);
+  if (indices.empty()) return std::nullopt;
+  const int64_t rows = std::ssize(indices);
+  at::Tensor images(at::detail::empty_cpu({rows, kSide, kSide}, at::kFloat));
+  at::Tensor labels(at::detail::empty_cpu({rows}, at::kLong));
+  for (int64_t i = 0; i < rows; ++i) {
+    copy_image(indices[i], static_cast<float*>(images.data_ptr()) + i * kPixels);
+    static_cast<int64_t*>(labels.data_ptr())[i] = label(indices[i]);
+  }
+  return DataPoint{std::move(images), std::move(labels)};
 }
 
 }  // namespace tensorpack

@@ -52,7 +52,7 @@ struct ImageBatchOptions {
 ///   ILSVRC12Files(dir, "train") | image_batch(256, {.mirror = 0.5, .reads_files = true})
 ///
 /// Of a JPEG that is more than twice as large as needed, only a half, a quarter or an eighth of the
-/// size is decoded. Memory for a pixel is touched three times in all.
+/// size is decoded.
 Stage image_batch(int64_t size, ImageBatchOptions options = {});
 
 }  // namespace tensorpack
