@@ -160,8 +160,8 @@ InputFeeder GpuTraining::feeder() {
     // A short queue: what was decoded during the peer's turn must not count.
     source_ = prefetched(jpeg_images(task_), {.capacity = 2}, device_);
   } else {
-    source_ = prefetched(random_images(task_) | shuffle() | tensorpack::batch(task_.batch), {},
-                         device_);
+    source_ =
+        prefetched(random_images(task_) | shuffle() | tensorpack::batch(task_.batch), {}, device_);
   }
   return [this] { return source_->next().value(); };
 }
