@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "tensorpack/tensorpack.h"
+#include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/png.h"
 
 using namespace tensorpack;  // NOLINT: an example
@@ -85,7 +86,7 @@ void write_pictures(const std::filesystem::path& dir) {
   }
 }
 
-void images() {
+[[maybe_unused]] void images() {
   const TempDir dir;
   write_pictures(dir.path());
   DataFlowPtr train = ImageFolderFiles(dir.path(), {.shuffle = true}) |
