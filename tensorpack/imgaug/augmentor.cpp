@@ -13,12 +13,12 @@ ImageAugmentor ImageAugmentor::stepwise(std::string name, Augment augment) {
 }
 
 Transform ImageAugmentor::get_transform(const at::Tensor& image, Rng& rng) const {
-  check_image(name_.c_str(), image);
+  check_image(name_, image);
   return policy_ ? policy_(image, rng) : augment_(image, rng).transform;
 }
 
 Augmented ImageAugmentor::augment(const at::Tensor& image, Rng& rng) const {
-  check_image(name_.c_str(), image);
+  check_image(name_, image);
   if (augment_) return augment_(image, rng);
   Transform transform = policy_(image, rng);
   return {transform.apply_image(image), std::move(transform)};

@@ -5,7 +5,7 @@
 
 namespace tensorpack::imgaug {
 
-void check_image(const char* where, const at::Tensor& image) {
+void check_image(std::string_view where, const at::Tensor& image) {
   TP_CHECK(image.defined(), where, "there is no image: the tensor is undefined.");
   const auto type = image.scalar_type();
   TP_CHECK((image.dim() == 2 || image.dim() == 3) && image.numel() > 0 && image.is_cpu() &&

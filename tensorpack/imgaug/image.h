@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string_view>
 
 namespace tensorpack::imgaug {
 
@@ -18,7 +19,7 @@ struct ImageSize {
 
 /// Throws Error, which begins with `[where]`, unless the tensor is an image with at least one
 /// pixel.
-void check_image(const char* where, const at::Tensor& image);
+void check_image(std::string_view where, const at::Tensor& image);
 
 /// The size of an image. Throws Error if it is none.
 ImageSize size_of(const at::Tensor& image);

@@ -24,7 +24,7 @@ Transform::Transform(std::string name, Function image, Function coords)
     : name_(std::move(name)), image_(std::move(image)), coords_(std::move(coords)) {}
 
 at::Tensor Transform::apply_image(const at::Tensor& image) const {
-  check_image(name_.c_str(), image);
+  check_image(name_, image);
   return image_(image);
 }
 
