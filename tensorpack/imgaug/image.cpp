@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/imgaug/image.h"
 
+#include <fmt/ranges.h>
+
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack::imgaug {

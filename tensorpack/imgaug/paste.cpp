@@ -2,6 +2,7 @@
 #include "tensorpack/imgaug/paste.h"
 
 #include <ATen/ATen.h>
+#include <fmt/ranges.h>
 
 #include "tensorpack/utils/error.h"
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/imgaug/transform.h"
 
+#include <fmt/ranges.h>
+
+#include <memory>
+
 #include "tensorpack/imgaug/boxes.h"
 #include "tensorpack/utils/error.h"
 
