@@ -4,6 +4,7 @@
 #include <torch/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "tensorpack/dataflow/dataset/fashion_mnist.h"
 #include "tensorpack/dataflow/fake_data.h"
 #include "tensorpack/dataflow/format/lmdb.h"
+#include "tensorpack/dataflow/from_generator.h"
 #include "tensorpack/dataflow/prefetch.h"
 #include "tensorpack/dataflow/remote/zmq.h"
 #include "tensorpack/dataflow/repeat.h"
@@ -62,6 +64,37 @@ Figure prefetch_hop(const Stopwatch& watch) {
           .peer = medians[1],
           .peer_name = "no stage",
           .repetitions = watch.repetitions(9)};
+}
+
+int64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t total = 0;
+  int64_t resident = 0;
+  file >> total >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+// How much memory a full queue takes, as a part of what its datapoints do.
+Figure prefetch_memory(const Stopwatch&) {
+  constexpr int64_t kSlots = 64;
+  constexpr int64_t kBytes = 32 << 20;
+  const int64_t before = resident_bytes();
+  std::atomic<int64_t> made = 0;
+  const auto flow = FromGenerator([&made](int64_t) -> Generator<DataPoint> {
+                      while (true) {
+                        DataPoint point{torch::ones({kBytes}, torch::kByte)};
+                        ++made;
+                        co_yield point;
+                      }
+                    }) |
+                    prefetch(kSlots);
+  int64_t most = 0;
+  for (int64_t taken = 0; taken < 2 * kSlots; ++taken) {
+    flow->next();
+    while (taken == 0 && made < kSlots) std::this_thread::yield();
+    most = std::max(most, resident_bytes() - before);
+  }
+  return {.value = static_cast<double>(most) / (kSlots * kBytes), .unit = "of its datapoints"};
 }
 
 // A plain file read in pieces of the same size.
@@ -144,6 +177,7 @@ void add_data_benchmarks(Suite& suite) {
   suite.add("data/fashion_mnist_vs_dataloader", fashion_mnist);
   suite.add("data/lmdb_vs_page_cache", lmdb);
   suite.add("data/prefetch_hop_us", prefetch_hop);
+  suite.add("data/prefetch_memory", prefetch_memory);
   suite.add("data/zmq_gb_per_s", zmq);
 }
 
