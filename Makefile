@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# One word per chore. PRESET=release|debug|asan|tsan|cuda chooses the build, ARGS goes to the program that runs.
+# One word per chore. PRESET=release|ci|debug|asan|tsan|cuda chooses the build, ARGS goes to the program that runs.
 PRESET ?= release
 SETUP ?= tools/setup
 JOBS ?= $(shell nproc)

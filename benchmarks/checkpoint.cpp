@@ -2,6 +2,7 @@
 // How long a training of ResNet-50 stands still for a checkpoint, and how fast one is loaded.
 #include <ATen/ATen.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,7 +28,7 @@ void make_variables(Graph& graph) {
   CallScope call(graph);
   int i = 0;
   for (const Shape& shape : resnet50_shapes()) {
-    const std::string name = "w" + std::to_string(i++);
+    const std::string name = fmt::format("w{}", i++);
     get_variable(name, shape, init::normal(1));
     get_variable(name + "/Momentum", shape, {.role = VariableRole::kGlobal});
   }
@@ -106,7 +107,7 @@ void add_checkpoint_benchmarks(Suite& suite) {
     Checkpoint checkpoint;
     int i = 0;
     for (const Shape& shape : resnet50_shapes()) {
-      checkpoint.variables["w" + std::to_string(i++)] = at::randn(shape);
+      checkpoint.variables[fmt::format("w{}", i++)] = at::randn(shape);
     }
     save_checkpoint(path, checkpoint);
     return watch.compare({

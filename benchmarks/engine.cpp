@@ -14,6 +14,7 @@
 #include "tensorpack/session/session.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/cpu_allocator.h"
+#include "tensorpack/utils/shared_machine.h"
 #include "tensorpack/utils/startup.h"
 
 namespace tensorpack::bench {
@@ -22,8 +23,8 @@ namespace {
 // One model, trained by one executor.
 class Training {
  public:
-  Training(const std::string& model, ExecutorKind executor)
-      : work_(workload(model)), session_(graph_, {.executor = executor}) {
+  Training(const std::string& model, ExecutorKind executor, FusionOptions fusion = {})
+      : work_(workload(model)), session_(graph_, {.executor = executor, .fusion = fusion}) {
     tune_process();
     std::vector<int64_t> shape = work_.batch;
     op_ = graph_.define({
@@ -85,6 +86,16 @@ Figure against_pooled(const Stopwatch& watch, const std::string& model) {
   });
 }
 
+Figure against_unfused(const Stopwatch& watch, const std::string& model) {
+  Training fused(model, ExecutorKind::kReplay);
+  Training unfused(model, ExecutorKind::kReplay, FusionOptions::none());
+  return watch.compare({
+      .ours = [&] { fused.step(); },
+      .peer = [&] { unfused.step(); },
+      .peer_name = "libtorch's kernels alone",
+  });
+}
+
 Figure against_python(const Stopwatch& watch, const std::string& model) {
   Training replay(model, ExecutorKind::kReplay);
   return watch.compare({
@@ -119,6 +130,32 @@ Figure record_cost(const Stopwatch&) {
   return {.value = seconds_of(replay) / step, .unit = "eager steps", .peer_name = "eager"};
 }
 
+double seconds_of(Training& training, int64_t steps) {
+  double seconds = 0;
+  for (int64_t i = 0; i < steps; ++i) seconds += seconds_of(training);
+  return seconds;
+}
+
+// What a quiet machine would lose if OpenMP's threads always slept (see utils/shared_machine.h).
+Figure passive_against_spinning(const Stopwatch& watch, const std::string& model) {
+  Training training(model, ExecutorKind::kReplay);
+  return watch.compare({
+      .ours =
+          [&](int64_t steps) {
+            const PassiveWaiting passive;
+            return seconds_of(training, steps);
+          },
+      .peer = [&](int64_t steps) { return seconds_of(training, steps); },
+      .peer_name = "spinning",
+  });
+}
+
+// What it costs a step to ask whether others use the machine.
+Figure look_at_the_machine(const Stopwatch& watch) {
+  SharedMachine machine;
+  return watch.measure({.step = [&] { machine.look(); }});
+}
+
 }  // namespace
 
 void add_engine_benchmarks(Suite& suite) {
@@ -130,8 +167,13 @@ void add_engine_benchmarks(Suite& suite) {
   add("resnet18_replay_vs_stock_eager", against_stock, "resnet18");
   add("lenet_replay_vs_pooled_eager", against_pooled, "lenet");
   add("resnet18_replay_vs_pooled_eager", against_pooled, "resnet18");
+  add("lenet_fused_vs_unfused", against_unfused, "lenet");
+  add("resnet18_fused_vs_unfused", against_unfused, "resnet18");
   add("mlp64_vs_python", against_python, "mlp64");
   add("lenet_vs_python", against_python, "lenet");
+  add("lenet_passive_vs_spinning", passive_against_spinning, "lenet");
+  add("mlp64_passive_vs_spinning", passive_against_spinning, "mlp64");
+  suite.add("engine/look_at_the_machine", look_at_the_machine);
   suite.add("engine/resnet18_peak_memory_vs_eager", peak_memory);
   suite.add("engine/record_cost_in_eager_steps", record_cost);
 }

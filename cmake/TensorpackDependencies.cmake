@@ -1,7 +1,7 @@
 # What the library stands on. Used by the build and, installed, by the package file, so that both look in the same way.
 #
 # Gives   tensorpack::dependencies       libtorch, fmt, spdlog, nlohmann-json, in the order their headers must be searched
-#         tensorpack::<part>             for each optional part in use: OPENCV LMDB HDF5 ZEROMQ ZLIB
+#         tensorpack::<part>             for each optional part in use: OPENCV JPEG LMDB HDF5 ZEROMQ ZLIB
 #         TENSORPACK_HAS_<part>          whether the part is in use; CUDA is one more
 #         TENSORPACK_MISSING             what is needed and was not found
 #
@@ -92,8 +92,18 @@ macro(tensorpack_decide part target)
   endif()
 endmacro()
 
-set(TENSORPACK_PARTS OPENCV LMDB HDF5 ZEROMQ ZLIB CUDA)
+# Only libjpeg-turbo decodes parts of images.
+find_path(TENSORPACK_JPEG_INCLUDE_DIR jpeglib.h)
+if(TENSORPACK_JPEG_INCLUDE_DIR)
+  file(STRINGS "${TENSORPACK_JPEG_INCLUDE_DIR}/jpeglib.h" turbo REGEX jpeg_crop_scanline)
+  if(NOT turbo)
+    set(TENSORPACK_WITH_JPEG OFF)
+  endif()
+endif()
+
+set(TENSORPACK_PARTS OPENCV JPEG LMDB HDF5 ZEROMQ ZLIB CUDA)
 tensorpack_find_libraries(OPENCV opencv2/imgcodecs.hpp opencv_imgcodecs opencv_imgproc opencv_core)
+tensorpack_find_libraries(JPEG jpeglib.h jpeg)
 tensorpack_find_libraries(LMDB lmdb.h lmdb)
 tensorpack_find_libraries(HDF5 hdf5.h hdf5_serial|hdf5)
 tensorpack_find_libraries(ZEROMQ zmq.hpp zmq)
@@ -102,7 +112,7 @@ if(TARGET ZLIB::ZLIB AND NOT TARGET tensorpack::ZLIB)
   add_library(tensorpack::ZLIB INTERFACE IMPORTED)
   target_link_libraries(tensorpack::ZLIB INTERFACE ZLIB::ZLIB)
 endif()
-foreach(part OPENCV LMDB HDF5 ZEROMQ ZLIB)
+foreach(part OPENCV JPEG LMDB HDF5 ZEROMQ ZLIB)
   tensorpack_decide(${part} tensorpack::${part})
 endforeach()
 tensorpack_decide(CUDA torch_cuda)

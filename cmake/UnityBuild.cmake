@@ -1,10 +1,11 @@
-# With TENSORPACK_UNITY, up to twelve files of a folder are compiled as one: most of the time of a file goes into libtorch's headers.
+# With TENSORPACK_UNITY, up to 24 files of a folder are compiled as one: for every file g++ makes the templates that libtorch's headers
+# use anew, with or without a precompiled header.
 # Only files of one folder, so that the short names of their own functions rarely meet.
 if(NOT TENSORPACK_UNITY)
   return()
 endif()
 # They call different things by the same name.
-set(compiled_alone "^cuda/[a-z_]+.cpp|^cuda/kernels/|^cuda/passes/fuse_bias_relu.cpp|^distributed/detail/rendezvous.cpp")
+set(compiled_alone "^cuda/[a-z_]+.cpp|^cuda/kernels/|^cuda/passes/(fuse_bias_relu|pool_before_relu|use_side_stream).cpp|^distributed/detail/rendezvous.cpp")
 get_target_property(sources tensorpack SOURCES)
 foreach(source IN LISTS sources)
   cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" OUTPUT_VARIABLE name)
@@ -12,8 +13,9 @@ foreach(source IN LISTS sources)
     continue()  # what is in no group is a group of its own
   endif()
   cmake_path(GET name PARENT_PATH folder)
+  string(REGEX REPLACE "/detail$" "" folder "${folder}")
   string(MAKE_C_IDENTIFIER "${folder}" folder)
-  math(EXPR part "0${files_in_${folder}} / 12")
+  math(EXPR part "0${files_in_${folder}} / 24")
   math(EXPR files_in_${folder} "0${files_in_${folder}} + 1")
   set_source_files_properties("${source}" TARGET_DIRECTORY tensorpack PROPERTIES UNITY_GROUP "${folder}_${part}")
 endforeach()

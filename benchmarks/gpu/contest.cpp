@@ -59,7 +59,7 @@ PeerProcess Contest::start_ours(const std::string& task) const {
 }
 
 PeerProcess Contest::start_peer(const std::string& name) const {
-  if (name == "device_data") return start_ours("cifar128");
+  if (name == "device_data") return start_ours(task_.jpeg_data ? "resnet50" : "cifar128");
   std::vector<std::string> arguments = {"--task",      task_.model,
                                         "--mode",      name,
                                         "--batch",     std::to_string(task_.batch),

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "benchmarks/gpu/accuracy.h"
 #include "benchmarks/gpu/contest.h"
 #include "benchmarks/gpu/fused.h"
 #include "benchmarks/gpu/serve.h"
@@ -23,6 +24,8 @@ struct Flags {
   ContestOptions contest;
   std::vector<std::string> peers;  // empty: all
   std::string serve;
+  AccuracyRun accuracy;
+  bool unfused = false;
   bool tiny = false;
   bool list = false;
 };
@@ -67,7 +70,7 @@ class Program {
 
  private:
   static std::string entry_name(const GpuTask& task, const std::string& peer) {
-    if (peer == "device_data") return "gpu/cifar128_host_vs_device_data";
+    if (task.host_data && peer == "device_data") return "gpu/cifar128_host_vs_device_data";
     return fmt::format("gpu/{}_vs_{}", task.name, peer);
   }
 
@@ -117,6 +120,10 @@ void add_options(CLI::App& app, Flags& flags) {
   app.add_flag("--tiny", flags.tiny, "Train on next to nothing, to test the benchmarks themselves");
   app.add_flag("--list", flags.list, "List the names and leave");
   app.add_option("--serve", flags.serve, "Be our side of this task")->group("");
+  app.add_option("--accuracy", flags.accuracy.model, "Train this model, to see how well")
+      ->group("");
+  app.add_option("--seed", flags.accuracy.seed)->group("");
+  app.add_flag("--unfused", flags.unfused)->group("");
 }
 
 void serve(const Flags& flags) {
@@ -145,6 +152,11 @@ int run(int argc, char** argv) {
     serve(flags);
     return 0;
   }
+  if (!flags.accuracy.model.empty()) {
+    flags.accuracy.fused = !flags.unfused;
+    serve_accuracy(flags.accuracy, c10::Device(flags.contest.device));
+    return 0;
+  }
 
   TP_CHECK(flags.contest.profiles.empty() || flags.contest.device == "cuda", "bench",
            "--profile shows the kernels of a GPU, and the device is the {}. Use --device cuda.",
@@ -158,6 +170,7 @@ int run(int argc, char** argv) {
   if (flags.list || flags.contest.device == "cuda") {
     add_fused_benchmarks(suite);
     add_towers_benchmarks(suite);
+    add_accuracy_benchmarks(suite);
   }
   if (flags.list) {
     for (const auto& name : suite.names()) fmt::print("{}\n", name);

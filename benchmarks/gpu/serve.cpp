@@ -2,12 +2,12 @@
 #include "benchmarks/gpu/serve.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <ctime>
 #include <iostream>
 #include <string>
 
+#include "benchmarks/gpu/answers.h"
 #include "benchmarks/gpu/profile.h"
 #include "benchmarks/gpu/training.h"
 #include "tensorpack/utils/startup.h"
@@ -54,23 +54,6 @@ double reply(const std::string& request, GpuTraining& training, torch::Device de
   }
   return seconds_of(training, std::stoll(request), device);
 }
-
-// Standard output, from which everything else that is printed is turned away.
-class Answers {
- public:
-  Answers() : file_(fdopen(dup(STDOUT_FILENO), "w")) { dup2(STDERR_FILENO, STDOUT_FILENO); }
-  ~Answers() { std::fclose(file_); }
-  Answers(const Answers&) = delete;
-  Answers& operator=(const Answers&) = delete;
-
-  void write(const std::string& line) {
-    fmt::print(file_, "{}\n", line);
-    std::fflush(file_);
-  }
-
- private:
-  std::FILE* file_;
-};
 
 }  // namespace
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tensorpack/utils/env.h"
+
 namespace tensorpack::bench {
 namespace {
 
@@ -57,6 +59,15 @@ std::vector<GpuTask> gpu_tasks(bool tiny) {
        .channels_last = true,
        .peers = every,
        .at_once = 2},
+      {.name = "resnet50_jpeg",
+       .model = "resnet50",
+       .batch = 256,
+       .size = 224,
+       .precision = "bf16",
+       .channels_last = true,
+       .jpeg_data = true,
+       .peers = {"device_data"},
+       .at_once = 1},
       {.name = "resnet50_tf32",
        .model = "resnet50",
        .batch = 64,
@@ -75,6 +86,9 @@ std::vector<GpuTask> gpu_tasks(bool tiny) {
        .size = 28,
        .peers = {"eager", "cuda_graph", "compile"}},
   };
+  if (!env("TENSORPACK_BENCH_JPEGS")) {
+    std::erase_if(tasks, [](const GpuTask& task) { return task.jpeg_data; });
+  }
   if (tiny) std::transform(tasks.begin(), tasks.end(), tasks.begin(), shrunk);
   return tasks;
 }

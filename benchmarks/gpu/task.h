@@ -16,9 +16,13 @@ struct GpuTask {
   std::string precision = "tf32";  ///< or "bf16": autocast with float32 weights
   bool channels_last = false;      ///< of the input, and of the peers' model
   bool host_data = false;  ///< shuffled from the host's memory instead of one batch on the device
+  bool jpeg_data = false;  ///< decoded from the files in the folder TENSORPACK_BENCH_JPEGS
   bool tiny = false;       ///< for tests on the CPU
   std::vector<std::string> peers = {};
   size_t at_once = 4;  ///< how many peers may live beside ours
+
+  /// Whether its images come as bytes, to be normalised by the model.
+  bool has_byte_images() const { return host_data || jpeg_data; }
 
   /// What a step works off: images or tokens.
   int64_t items() const { return model == "gpt2" ? batch * size : batch; }

@@ -3,6 +3,7 @@
 
 #include <torch/cuda.h>
 
+#include <filesystem>
 #include <numeric>
 
 #include "examples/gan/dcgan.h"
@@ -22,6 +23,7 @@ SessionOptions session_options(const GpuTask& task) {
                              task.precision == "bf16" ? Precision::kBFloat16 : Precision::kTf32};
   // To measure what a pass is worth, within one run.
   const std::string without = env("TENSORPACK_BENCH_WITHOUT").value_or("");
+  if (without == "bias_relu") options.fusion.bias_relu = false;
   if (without == "pointwise") options.fusion.pointwise = false;
   if (without == "updates") options.fusion.updates = false;
   if (without == "memsets") options.fusion.memsets = false;
@@ -71,19 +73,20 @@ Owned<Optimizer> optimizer_of(const GpuTask& task) {
   return Momentum(0.01);
 }
 
-// One batch, on the device.
+// One batch, made on the device as the peers do.
 std::vector<Tensor> constant_batch(const GpuTask& task, torch::Device device) {
   const auto labels = [&](torch::IntArrayRef shape) {
-    return torch::randint(0, classes(task), shape, torch::TensorOptions(torch::kLong)).to(device);
+    return torch::randint(0, classes(task), shape,
+                          torch::TensorOptions(torch::kLong).device(device));
   };
   if (task.model == "gpt2") {
     return {labels({task.batch, task.size}), labels({task.batch, task.size})};
   }
   if (task.model == "dcgan") {
-    return {torch::rand({task.batch, task.size, task.size}).to(device),
-            torch::randn({task.batch, gan::kNoise}).to(device)};
+    return {torch::rand({task.batch, task.size, task.size}, device),
+            torch::randn({task.batch, gan::kNoise}, device)};
   }
-  Tensor images = torch::randn({task.batch, 3, task.size, task.size}).to(device);
+  Tensor images = torch::randn({task.batch, 3, task.size, task.size}, device);
   if (task.channels_last) images = images.contiguous(torch::MemoryFormat::ChannelsLast);
   return {images, labels({task.batch})};
 }
@@ -100,9 +103,25 @@ DataFlowPtr random_images(const GpuTask& task) {
   return std::make_unique<FromList>(std::move(points));
 }
 
+// Random parts of JPEGs, decoded on all cores.
+DataFlowPtr jpeg_images(const GpuTask& task) {
+  std::vector<LabeledFile> files;
+  for (const auto& entry : std::filesystem::directory_iterator(*env("TENSORPACK_BENCH_JPEGS"))) {
+    files.push_back({entry.path(), std::ssize(files) % classes(task)});
+  }
+  const auto threads = env("TENSORPACK_BENCH_THREADS");
+  return LabeledFiles(std::move(files), {.shuffle = true}) | repeat() |
+         image_batch(task.batch, {.size = {.height = task.size, .width = task.size},
+                                  .mirror = 0.5,
+                                  .reads_files = true,
+                                  .dtype = torch::kByte,
+                                  .channels_last = task.channels_last,
+                                  .threads = threads ? std::stoll(*threads) : 0});
+}
+
 // Reads ahead, and copies to the device ahead of the step that needs the data.
-InputSourcePtr prefetched(DataFlowPtr flow, torch::Device device) {
-  return std::make_unique<StagingInput>(QueueInput(std::move(flow)),
+InputSourcePtr prefetched(DataFlowPtr flow, QueueInputOptions queue, torch::Device device) {
+  return std::make_unique<StagingInput>(QueueInput(std::move(flow), queue),
                                         StagingInputOptions{.device = device});
 }
 
@@ -131,24 +150,33 @@ std::vector<TensorSpec> GpuTraining::inputs() const {
     return {{"words", {-1, task_.size}, torch::kLong}, {"next", {-1, task_.size}, torch::kLong}};
   }
   if (task_.model == "dcgan") return {{"image", {-1, 28, 28}}, {"z", {-1, gan::kNoise}}};
-  const auto type = task_.host_data ? torch::kUInt8 : torch::kFloat;
+  const auto type = task_.has_byte_images() ? torch::kUInt8 : torch::kFloat;
   return {{"image", {-1, 3, task_.size, task_.size}, type}, {"label", {-1}, torch::kLong}};
 }
 
 InputFeeder GpuTraining::feeder() {
-  if (!task_.host_data) {
+  if (!task_.has_byte_images()) {
     return [batch = constant_batch(task_, device_)] { return batch; };
   }
-  source_ = prefetched(random_images(task_) | shuffle() | tensorpack::batch(task_.batch), device_);
+  if (task_.jpeg_data) {
+    // A short queue: what was decoded during the peer's turn must not count.
+    source_ = prefetched(jpeg_images(task_), {.capacity = 2}, device_);
+  } else {
+    source_ =
+        prefetched(random_images(task_) | shuffle() | tensorpack::batch(task_.batch), {}, device_);
+  }
   return [this] { return source_->next().value(); };
 }
 
-Tensor GpuTraining::logits(const Tensor& input) const {
+Tensor GpuTraining::logits(const Tensor& bytes_or_numbers) const {
+  const Tensor input = task_.has_byte_images()
+                           ? (bytes_or_numbers.to(torch::kFloat) - 127.5) / 63.75
+                           : bytes_or_numbers;
   if (task_.model == "alexnet") return examples::alexnet(input);
   if (task_.model == "vgg16") return examples::vgg16(input);
   if (task_.model == "resnet50") return examples::resnet50(input);
   if (task_.model == "gpt2") return examples::transformer(input, gpt2(task_));
-  return cifar(task_.host_data ? (input.to(torch::kFloat) - 127.5) / 63.75 : input);
+  return cifar(input);
 }
 
 NamedTensors GpuTraining::classify(const std::vector<Tensor>& in) {

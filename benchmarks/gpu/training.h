@@ -22,7 +22,7 @@ class GpuTraining {
  private:
   NamedTensors classify(const std::vector<Tensor>& in);
   NamedTensors play(const std::vector<Tensor>& in);
-  Tensor logits(const Tensor& input) const;
+  Tensor logits(const Tensor& bytes_or_numbers) const;
   std::vector<TensorSpec> inputs() const;
   InputFeeder feeder();
 

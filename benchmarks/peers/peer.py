@@ -15,10 +15,14 @@ def require(module):
         sys.exit(0)
 
 
-def serve(step):
-    """Makes as many steps as each line of the input asks for and answers with the seconds they took."""
+def serve(step, before=lambda: None):
+    """Makes as many steps as each line of the input asks for and answers with the seconds they took.
+
+    What is to be done before, each time, is not timed.
+    """
     print("ready", flush=True)
     for line in sys.stdin:
+        before()
         start = time.perf_counter()
         for _ in range(int(line)):
             step()

@@ -6,6 +6,8 @@
 #include <filesystem>
 
 #include "tensorpack/tensorpack.h"
+#include "tensorpack/utils/fs.h"
+#include "tensorpack/utils/png.h"
 
 using namespace tensorpack;  // NOLINT: an example
 
@@ -72,6 +74,37 @@ void files() {
   std::filesystem::remove("squares.tfrecord");
 }
 
+// A folder of squares in two shades, one class each.
+void write_pictures(const std::filesystem::path& dir) {
+  for (const uint8_t shade : {50, 200}) {
+    const auto folder = dir / (shade < 128 ? "dark" : "light");
+    std::filesystem::create_directories(folder);
+    for (int i = 0; i < 4; ++i) {
+      const std::vector<uint8_t> pixels(64 * 48 * 3, shade);
+      write_file_atomically(folder / fmt::format("{}.png", i), encode_png(pixels, 48, 64, 3));
+    }
+  }
+}
+
+[[maybe_unused]] void images() {
+  const TempDir dir;
+  write_pictures(dir.path());
+  DataFlowPtr train = ImageFolderFiles(dir.path(), {.shuffle = true}) |
+                      image_batch(4, {.size = {.height = 32, .width = 32},
+                                      .mirror = 0.5,
+                                      .reads_files = true,
+                                      .mean = {123.675, 116.28, 103.53},
+                                      .std = {58.395, 57.12, 57.375}});
+  fmt::print("{}\n", describe(*train->next()));
+
+  DataFlowPtr test = ImageFolderFiles(dir.path()) |
+                     image_batch(4, {.size = {.height = 32, .width = 32},
+                                     .crop = central_area({.height = 32, .width = 32}, 224 / 256.),
+                                     .reads_files = true,
+                                     .dtype = torch::kByte});
+  fmt::print("{}\n", describe(*test->next()));
+}
+
 void resume() {
   DataFlowPtr train = squares() | select({0, 1}) | shuffle(200, {.seed = 1}) | batch(32);
   train->start(3);  // the fourth pass,
@@ -108,6 +141,9 @@ int main() {
     threads();
     bad_data();
     files();
+#ifdef TENSORPACK_HAS_OPENCV  // reads PNGs
+    images();
+#endif
     resume();
     training();
   });

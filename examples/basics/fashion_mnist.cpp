@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "examples/command_line.h"
 #include "tensorpack/tensorpack.h"
 
 using namespace tensorpack;  // NOLINT: an example
@@ -102,12 +103,7 @@ int main(int argc, char** argv) {
                  "Directory of the data set; by default that of Debian's dataset-fashion-mnist");
   app.add_option("--seed", flags.seed, "Of the order of the data");
   app.add_flag("--resume", flags.resume, "Go on from the last checkpoint in the log directory");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  return run_main([&] {
+  return run_example(app, argc, argv, [&] {
     try {
       train(flags);
     } catch (const Interrupted&) {

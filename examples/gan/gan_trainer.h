@@ -20,6 +20,13 @@ struct Model {
   Owned<Optimizer> d_optimizer = {};
 };
 
+/// Of both optimizers: what a report says of the trainer.
+inline HyperParams hyper_params_of(const Model& model) {
+  HyperParams params = model.g_optimizer->hyper_params();
+  params.merge(model.d_optimizer->hyper_params());
+  return params;
+}
+
 /// Names the losses of the original game: sigmoid cross entropy, for the generator the form that
 /// does not saturate.
 inline void name_losses(const Tensor& real_logits, const Tensor& fake_logits) {
@@ -46,6 +53,7 @@ class GANTrainer final : public TowerTrainer {
   GANTrainer(Model model, Owned<InputSource> input, DataParallel parallel = {})
       : TowerTrainer(std::move(parallel)) {
     setup_tower(std::move(model.inputs), std::move(input), std::move(model.build_losses));
+    hyper_params_ = hyper_params_of(model);
     const std::shared_ptr<Optimizer> g_optimizer = std::move(model.g_optimizer);
     const std::shared_ptr<Optimizer> d_optimizer = std::move(model.d_optimizer);
     set_train_op(define("train_op", [g_optimizer, d_optimizer](TowerContext& tower) {
@@ -57,6 +65,11 @@ class GANTrainer final : public TowerTrainer {
       d_optimizer->apply_gradients(d);
     }));
   }
+
+  HyperParams hyper_params() const override { return hyper_params_; }
+
+ private:
+  HyperParams hyper_params_;
 };
 
 struct Periods {
@@ -75,6 +88,7 @@ class SeparateGANTrainer final : public TowerTrainer {
              "the periods are {} and {}. One of them must be 1, else some steps do nothing.",
              periods.d_period, periods.g_period);
     setup_tower(std::move(model.inputs), std::move(input), std::move(model.build_losses));
+    hyper_params_ = hyper_params_of(model);
     const std::shared_ptr<Optimizer> g_optimizer = std::move(model.g_optimizer);
     const std::shared_ptr<Optimizer> d_optimizer = std::move(model.d_optimizer);
     d_op_ = define("d_op", [d_optimizer](TowerContext& tower) {
@@ -85,6 +99,8 @@ class SeparateGANTrainer final : public TowerTrainer {
     });
   }
 
+  HyperParams hyper_params() const override { return hyper_params_; }
+
   void run_step() override {
     // Steps, not hooked runs, of which a step may make two.
     const int64_t step = (epoch_num() - 1) * steps_per_epoch() + local_step();
@@ -94,6 +110,7 @@ class SeparateGANTrainer final : public TowerTrainer {
 
  private:
   Periods periods_;
+  HyperParams hyper_params_;
   Op d_op_, g_op_;
 };
 

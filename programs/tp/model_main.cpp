@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tp-model`: the commands of `tp` that look into files of tensors.
+#include "programs/tp/model_main.h"
+
 #include <CLI/CLI.hpp>
 
 #include "programs/tp/average.h"
+#include "programs/tp/cifar10.h"
 #include "programs/tp/convert.h"
 #include "programs/tp/diff.h"
 #include "programs/tp/export.h"
 #include "programs/tp/ls.h"
 #include "programs/tp/show.h"
 
-int main(int argc, char** argv) {
+int tensorpack::model_main(int argc, char** argv) {
   CLI::App app("Tools for files of tensors.", "tp");
   app.require_subcommand(1);
   int status = 0;
@@ -19,6 +21,7 @@ int main(int argc, char** argv) {
   tensorpack::add_average(app, status);
   tensorpack::add_convert(app, status);
   tensorpack::add_export(app, status);
+  tensorpack::add_cifar10(app, status);
   CLI11_PARSE(app, argc, argv);
   return status;
 }

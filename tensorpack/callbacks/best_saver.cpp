@@ -48,6 +48,13 @@ void BestSaver::before_train() {
   is_due_ = false;
   fs::create_directories(dir_);
   if (trainer().loop().is_resumed()) take_best_of_file();
+  writer_ = std::make_unique<CheckpointWriter>(
+      [this](const Checkpoint& checkpoint) { write(checkpoint); },
+      CheckpointWriterOptions{.owner = name(),
+                              .background = options_.background,
+                              .retries = options_.retries,
+                              .seconds_between_retries = options_.seconds_between_retries});
+  writer_->reserve(saved_variables(graph()));
 }
 
 // A ModelSaver that comes first in the list saves what was the best before.
@@ -71,6 +78,7 @@ void BestSaver::after_triggers() {
     log::warning("[{}] '{}' was not reported yet: nothing is saved.", name(), stat_);
     return;
   }
+  forget_unwritten();
   const auto [step, value] = trainer().monitors().get_history(stat_).back();
   if (step == last_step_ || !is_better(value)) return;
   last_step_ = step;
@@ -81,7 +89,7 @@ void BestSaver::after_triggers() {
         name(), stat_, value, step, global_step());
     return;
   }
-  save(value, step);
+  save(value);
 }
 
 bool BestSaver::is_better(double value) const {
@@ -90,19 +98,30 @@ bool BestSaver::is_better(double value) const {
   return wanted_ == Wanted::kMin ? value < *best_ : value > *best_;
 }
 
-void BestSaver::save(double value, int64_t step) {
-  const std::optional<double> before = std::exchange(best_, value);  // is in the checkpoint
-  const fs::path file = file_for(value, step);
+void BestSaver::save(double value) {
+  best_before_ = std::exchange(best_, value);  // is in the checkpoint
   try {
     Checkpoint checkpoint = take_checkpoint(trainer());
     checkpoint.extra.emplace(kBest, fmt::format("{:a}", value));
-    save_checkpoint(file, checkpoint);
-    log::info("Model with {} '{}' {:.5g} saved to '{}'.",
-              wanted_ == Wanted::kMin ? "minimum" : "maximum", stat_, value, file.string());
+    writer_->save(std::move(checkpoint));
   } catch (const std::exception& error) {
-    best_ = before;
+    best_ = best_before_;
     log::error("[{}] {} Training goes on.", name(), error.what());
   }
+}
+
+// On the thread of the writer.
+void BestSaver::write(const Checkpoint& checkpoint) const {
+  const double value = std::stod(checkpoint.extra.at(kBest));
+  const fs::path file = file_for(value, checkpoint.global_step);
+  save_checkpoint(file, checkpoint);
+  log::info("Model with {} '{}' {:.5g} saved to '{}'.",
+            wanted_ == Wanted::kMin ? "minimum" : "maximum", stat_, value, file.string());
+}
+
+// What could not be written is not the best of anything.
+void BestSaver::forget_unwritten() {
+  if (writer_ && !writer_->wait().empty()) best_ = best_before_;
 }
 
 fs::path BestSaver::file_for(double value, int64_t step) const {

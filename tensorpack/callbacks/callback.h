@@ -45,7 +45,7 @@ class Callback : public Hook {
   virtual void after_triggers() {}
   virtual void after_train() {}
   /// Called before after_train() when SIGTERM, SIGHUP or SIGPIPE ends the training, in the chief
-  /// process: save what would be lost.
+  /// process, or in all that end after the same step: save what would be lost.
   virtual void on_terminate() {}
 
   /// What it needs to go on after a restart, as a text in UTF-8 for the checkpoint; empty for

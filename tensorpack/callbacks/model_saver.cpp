@@ -3,6 +3,7 @@
 
 #include "tensorpack/checkpoint/generator_state.h"
 #include "tensorpack/parallel/rank_state.h"
+#include "tensorpack/parallel/variable_sync.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
@@ -11,8 +12,6 @@ namespace tensorpack {
 
 namespace fs = std::filesystem;
 
-namespace {
-
 NamedTensors saved_variables(const Graph& graph) {
   NamedTensors variables;
   for (const Variable& variable : graph.variables().all()) {
@@ -20,8 +19,6 @@ NamedTensors saved_variables(const Graph& graph) {
   }
   return variables;
 }
-
-}  // namespace
 
 void ModelSaver::setup_graph() {
   if (!trainer().is_chief()) return;
@@ -65,12 +62,18 @@ void ModelSaver::after_triggers() {
   if (is_due_) gather_and_save();
 }
 
+void ModelSaver::on_terminate() {
+  const ProcessGroup* processes = trainer().processes();
+  const bool all_are_here = processes == nullptr || processes->ends_here();
+  all_are_here ? gather_and_save() : save();
+}
+
 void ModelSaver::gather_and_save() {
   is_due_ =
       false;  // when a process is missing here, the checkpoint before is the one to go on from
-  if (ProcessGroup* processes = trainer().processes()) {
-    generators_ = gather_generators(graph(), *processes);
-  }
+  ProcessGroup* const processes = trainer().processes();
+  if (processes != nullptr) generators_ = gather_generators(graph(), *processes);
+  average_accumulated_gradients(graph(), processes);
   save();
   generators_.clear();
 }

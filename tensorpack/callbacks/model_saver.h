@@ -14,6 +14,9 @@ namespace tensorpack {
 /// made. Absent when the epoch was complete.
 inline constexpr const char* kStepsDoneInEpoch = "steps_done_in_epoch";
 
+/// The variables that checkpoints of a graph have.
+NamedTensors saved_variables(const Graph& graph);
+
 /// All that a training has to save, as it is now: variables, step, epoch, and the states of random
 /// number generators and callbacks.
 Checkpoint take_checkpoint(TrainerBase& trainer);
@@ -46,8 +49,9 @@ struct ModelSaverOptions {
 /// half a checkpoint. When that happens to the last one, training ends with an Error. When the disk
 /// is full, older checkpoints are given up for the newest.
 ///
-/// Of several processes the chief writes. It has what all of them have, except in a checkpoint made
-/// because of SIGTERM: there, random numbers of the others are missing.
+/// Of several processes the chief writes. It has what all of them have: when one of them is sent
+/// SIGTERM, all end after the same step, and hand it in. (Not so where the chief's data does not
+/// come: there, random numbers of the others are missing.)
 class ModelSaver final : public Callback {
  public:
   explicit ModelSaver(ModelSaverOptions options = {}) : options_(std::move(options)) {
@@ -61,7 +65,7 @@ class ModelSaver final : public Callback {
   void trigger() override { is_due_ = true; }
   void after_triggers() override;
   void after_train() override;
-  void on_terminate() override { save(); }
+  void on_terminate() override;
 
  private:
   void gather_and_save();

@@ -3,15 +3,19 @@
 
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <fstream>
+#include <mutex>
 #include <numeric>
 #include <utility>
 
+#include "tensorpack/session/device_memory.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/nvml.h"
+#include "tensorpack/utils/stats.h"
+#include "tensorpack/utils/thread.h"
 
 namespace tensorpack {
 namespace {
@@ -39,17 +43,15 @@ double seconds(const timeval& time) {
 
 }  // namespace
 
-void PeakMemoryTracker::before_train() {
-  nvml_ = Nvml::open();
-  peaks_.assign(nvml_ ? static_cast<size_t>(nvml_->devices()) : 0, 0);
-}
+void PeakMemoryTracker::before_train() { reset_peak_device_memory(); }
 
 void PeakMemoryTracker::trigger() {
   trainer().monitors().put_scalar("PeakMemory(MB)/cpu", peak_of_process());
-  for (size_t i = 0; i < peaks_.size(); ++i) {
-    peaks_[i] = std::max(peaks_[i], nvml_->used_memory(static_cast<int>(i)));
+  const std::vector<int64_t> peaks = peak_device_memory();
+  for (size_t i = 0; i < peaks.size(); ++i) {
+    if (peaks[i] == 0) continue;
     trainer().monitors().put_scalar(fmt::format("PeakMemory(MB)/gpu:{}", i),
-                                    static_cast<double>(peaks_[i]) / kMegabyte);
+                                    static_cast<double>(peaks[i]) / kMegabyte);
   }
 }
 

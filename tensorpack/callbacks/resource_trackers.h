@@ -2,31 +2,22 @@
 // What a training takes of the machine, as scalars.
 #pragma once
 
-#include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "tensorpack/callbacks/callback.h"
-#include "tensorpack/utils/nvml.h"
-#include "tensorpack/utils/stats.h"
-#include "tensorpack/utils/thread.h"
 
 namespace tensorpack {
 
 /// Reports the most memory that was in use so far, after every epoch: of this process
-/// (`PeakMemory(MB)/cpu`), and of each device (`PeakMemory(MB)/gpu:0`), as seen at the ends of
-/// epochs, by all processes together.
+/// (`PeakMemory(MB)/cpu`), and on CUDA of its tensors, weights and all, since the training began
+/// (`PeakMemory(MB)/gpu:0`).
 class PeakMemoryTracker final : public Callback {
  public:
   PeakMemoryTracker() { set_chief_only(false); }
 
   void before_train() override;
   void trigger() override;
-
- private:
-  std::shared_ptr<Nvml> nvml_;
-  std::vector<uint64_t> peaks_;  // of devices
 };
 
 /// Reports free memory and load of the host after every epoch: `HostFreeMemory (GB)`, and

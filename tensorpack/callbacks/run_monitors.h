@@ -12,16 +12,19 @@ class RunMonitors final : public Callback {
   RunMonitors() { set_chief_only(false); }
 
   void before_train() override;
-  void trigger_step() override { tell(&MonitorBase::trigger_step); }
+  void trigger_step() override;
   void trigger_epoch() override { tell(&MonitorBase::trigger_epoch); }
   void after_train() override { tell(&MonitorBase::after_train); }
 
  private:
+  void put_hyper_params() const;
   void put_graph() const;
   void put_setup() const;
   void tell(void (MonitorBase::*event)(const LoopState&)) const {
     for (MonitorBase& monitor : trainer().monitors().all()) (monitor.*event)(trainer().loop());
   }
+
+  bool wants_graph_ = false;
 };
 
 }  // namespace tensorpack

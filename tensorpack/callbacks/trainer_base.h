@@ -69,6 +69,10 @@ class TrainerBase {
   /// What the callbacks have to save in a checkpoint, by a key of each.
   virtual std::map<std::string, std::string> callback_states() const { return {}; }
 
+  /// What monitors report of the trainer besides what they know of every run, such as the options
+  /// of its optimizer.
+  virtual HyperParams hyper_params() const { return {}; }
+
   /// Called by MaintainStepCounter after every hooked run.
   void set_global_step(int64_t step) { loop_.global_step = step; }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/checkpoint/checkpoint.h"
 
-#include <ATen/Parallel.h>
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 #include <torch/types.h>
 #include <torch/version.h>
 
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "tensorpack/checkpoint/checkpoint_directory.h"
+#include "tensorpack/checkpoint/detail/tensor_checksum.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/hash.h"
 #include "tensorpack/utils/string.h"
@@ -50,25 +50,12 @@ int64_t read_integer(const fs::path& path, const Metadata& metadata, const char*
   return *value;
 }
 
-// Of type and shape too: the same bytes read as another type are other values.
-std::string checksum_of(const at::Tensor& tensor) {
-  const std::string kind =
-      fmt::format("{} [{}]", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
-  const std::string_view bytes(static_cast<const char*>(tensor.data_ptr()), tensor.nbytes());
-  return fmt::format("{:016x}", xxh64(bytes, xxh64(kind)));
-}
+std::string checksum_text(uint64_t checksum) { return fmt::format("{:016x}", checksum); }
 
-// Of all of them, in their order, on all cores: reading memory takes as long as reading a file.
-std::vector<std::string> checksums_of(const NamedTensors& tensors) {
-  std::vector<const at::Tensor*> list;
-  for (const auto& [name, tensor] : tensors) list.push_back(&tensor);
-  std::vector<std::string> sums(list.size());
-  at::parallel_for(0, static_cast<int64_t>(list.size()), 1, [&](int64_t begin, int64_t end) {
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      sums[i] = checksum_of(*list[i]);
-    }
-  });
-  return sums;
+std::string checksum_of(const at::Tensor& tensor) {
+  Xxh64 checksum = detail::begin_tensor_checksum(tensor.scalar_type(), tensor.sizes());
+  checksum.add({static_cast<const char*>(tensor.data_ptr()), tensor.nbytes()});
+  return checksum_text(checksum.value());
 }
 
 // Of all other texts in the metadata.
@@ -77,7 +64,7 @@ std::string checksum_of(const Metadata& metadata) {
   for (const auto& [key, text] : metadata) {
     if (key != kMetadataChecksumKey) hash = xxh64(text, xxh64(key, hash));
   }
-  return fmt::format("{:016x}", hash);
+  return checksum_text(hash);
 }
 
 Error damaged(const fs::path& path, const std::string& what) {
@@ -94,11 +81,9 @@ void verify_checksums(const fs::path& path, const SafetensorsFile& file) {
   if (entry(kMetadataChecksumKey) != checksum_of(file.metadata))
     throw damaged(path, "its metadata");
   const auto checksums = nlohmann::json::parse(entry(kTensorChecksumsKey), nullptr, false);
-  const std::vector<std::string> sums = checksums_of(file.tensors);
-  auto sum = sums.begin();
-  for (const auto& [name, tensor] : file.tensors) {
-    const bool is_right =
-        checksums.is_object() && checksums.contains(name) && checksums[name] == *sum++;
+  for (const auto& [name, checksum] : file.checksums) {
+    const bool is_right = checksums.is_object() && checksums.contains(name) &&
+                          checksums[name] == checksum_text(checksum);
     if (!is_right) throw damaged(path, fmt::format("'{}'", name));
   }
 }
@@ -148,7 +133,7 @@ std::optional<fs::path> file_of(const fs::path& path) {
 }
 
 Checkpoint load_file(const fs::path& path) {
-  SafetensorsFile file = read_safetensors(path);
+  SafetensorsFile file = read_safetensors(path, {.checksums = true});
   const int64_t format = read_integer(path, file.metadata, kFormatKey);
   TP_CHECK(format <= kFormat, "load_checkpoint",
            "'{}' has checkpoint format {}, this library reads up to {}. Update the library.",

@@ -12,10 +12,12 @@
 #include <thread>
 #include <vector>
 
+#include "tensorpack/utils/copy_bytes.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/share_work.h"
 #include "tensorpack/utils/thread.h"
-#include "tensorpack/utils/torch_compat.h"
+#include "tensorpack/utils/wait_for_device.h"
 
 namespace tensorpack {
 namespace {
@@ -61,6 +63,27 @@ bool can_be_copied(const at::Tensor& tensor) {
   return tensor.defined() && tensor.layout() == at::kStrided;
 }
 
+struct Bytes {
+  void* to;
+  const void* from;
+  size_t count;
+};
+
+// Whether to copy a tensor is to copy one range of bytes.
+bool lies_alike(const at::Tensor& buffer, const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.is_non_overlapping_and_dense() && !tensor.is_conj() &&
+         !tensor.is_neg() && buffer.strides() == tensor.strides();
+}
+
+// In small pieces, so that all threads have something to do to the end.
+void split(std::vector<Bytes>& pieces, Bytes bytes) {
+  constexpr size_t kPiece = size_t{1} << 20;
+  for (size_t at = 0; at < bytes.count; at += kPiece) {
+    pieces.push_back({static_cast<char*>(bytes.to) + at, static_cast<const char*>(bytes.from) + at,
+                      std::min(kPiece, bytes.count - at)});
+  }
+}
+
 // Until what was started on these devices has arrived.
 void synchronize(const std::vector<c10::Device>& devices) {
   for (const c10::Device& device : devices) {
@@ -73,12 +96,19 @@ void synchronize(const std::vector<c10::Device>& devices) {
 
 }  // namespace
 
-CheckpointWriter::CheckpointWriter(CheckpointDirectory directory, CheckpointWriterOptions options)
-    : directory_(std::move(directory)), options_(options) {
+CheckpointWriter::CheckpointWriter(Write write, CheckpointWriterOptions options)
+    : write_(std::move(write)), options_(std::move(options)) {
   TP_CHECK(options_.retries >= 0 && options_.seconds_between_retries >= 0, "CheckpointWriter",
            "retries {} and seconds_between_retries {} must not be negative.", options_.retries,
            options_.seconds_between_retries);
 }
+
+CheckpointWriter::CheckpointWriter(CheckpointDirectory directory, CheckpointWriterOptions options)
+    : CheckpointWriter(
+          [directory = std::move(directory)](const Checkpoint& checkpoint) mutable {
+            log::info("Model saved to '{}'.", directory.save(checkpoint).string());
+          },
+          std::move(options)) {}
 
 CheckpointWriter::~CheckpointWriter() { wait(); }
 
@@ -95,15 +125,26 @@ NamedTensors CheckpointWriter::copy(const NamedTensors& variables) {
   const at::NoGradGuard no_grad;
   NamedTensors copied;
   std::vector<c10::Device> devices;  // that copy by themselves
+  std::vector<Bytes> pieces;         // for our threads to copy
   for (const auto& [name, tensor] : variables) {
     if (!can_be_copied(tensor)) {
       copied.emplace(name, tensor);
       continue;
     }
-    copied.emplace(name, copies_.at(name).copy_(tensor, /*non_blocking=*/true));
+    at::Tensor& buffer = copies_.at(name);
+    copied.emplace(name, buffer);
+    if (lies_alike(buffer, tensor)) {
+      split(pieces, {buffer.data_ptr(), tensor.data_ptr(), tensor.nbytes()});
+      continue;
+    }
+    buffer.copy_(tensor, /*non_blocking=*/true);
     const bool is_new = std::find(devices.begin(), devices.end(), tensor.device()) == devices.end();
     if (!tensor.is_cpu() && is_new) devices.push_back(tensor.device());
   }
+  const size_t threads = pieces.size() / 8;  // else starting them takes longer than copying
+  share_work(pieces.size(), threads, [&](size_t i) {
+    copy_bytes_past_caches(pieces[i].to, pieces[i].from, pieces[i].count);
+  });
   synchronize(devices);
   return copied;
 }
@@ -112,7 +153,7 @@ void CheckpointWriter::save(Checkpoint checkpoint) {
   wait();
   failure_.clear();
   if (!options_.background) {
-    failure_ = write(checkpoint);
+    failure_ = try_to_write(checkpoint);
     return;
   }
   checkpoint.variables = copy(checkpoint.variables);
@@ -121,7 +162,7 @@ void CheckpointWriter::save(Checkpoint checkpoint) {
     const auto until_done = std::move(count);
     set_thread_name("checkpoint");
     single_threaded_ops();
-    return write(checkpoint);
+    return try_to_write(checkpoint);
   });
 }
 
@@ -131,19 +172,19 @@ std::string CheckpointWriter::wait() {
 }
 
 // Returns why it failed; nothing may be thrown out of a thread.
-std::string CheckpointWriter::write(const Checkpoint& checkpoint) {
+std::string CheckpointWriter::try_to_write(const Checkpoint& checkpoint) {
   for (int64_t attempt = 0;; ++attempt) {
     try {
-      log::info("Model saved to '{}'.", directory_.save(checkpoint).string());
+      write_(checkpoint);
       return "";
     } catch (const std::exception& error) {
       if (attempt == options_.retries) {
         const std::string failure = fmt::format("the checkpoint of step {} was not saved: {}",
                                                 checkpoint.global_step, error.what());
-        log::error("[ModelSaver] {}", failure);
+        log::error("[{}] {}", options_.owner, failure);
         return failure;
       }
-      log::warning("[ModelSaver] {} It is tried again.", error.what());
+      log::warning("[{}] {} It is tried again.", options_.owner, error.what());
       std::this_thread::sleep_for(std::chrono::duration<double>(options_.seconds_between_retries));
     }
   }

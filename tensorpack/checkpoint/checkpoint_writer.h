@@ -2,6 +2,7 @@
 // Checkpoints that are written while the training goes on.
 #pragma once
 
+#include <functional>
 #include <future>
 #include <string>
 
@@ -10,6 +11,8 @@
 namespace tensorpack {
 
 struct CheckpointWriterOptions {
+  /// For messages: whose checkpoints these are.
+  std::string owner = "ModelSaver";
   /// Whether to write on another thread, from a copy. Otherwise save() returns when all is done,
   /// and there is no copy.
   bool background = true;
@@ -18,12 +21,17 @@ struct CheckpointWriterOptions {
   double seconds_between_retries = 1;
 };
 
-/// Saves checkpoints into a directory, one at a time. Confined to one thread.
+/// Saves checkpoints, one at a time. Confined to one thread.
 ///
 /// What it copies the variables to is kept for the next time: it takes as much of the host's memory
 /// as a checkpoint has bytes.
 class CheckpointWriter {
  public:
+  /// Puts a checkpoint on the disk, and throws if it cannot; on another thread, unless told not to.
+  using Write = std::function<void(const Checkpoint&)>;
+
+  explicit CheckpointWriter(Write write, CheckpointWriterOptions options = {});
+  /// Into a directory, as it keeps them.
   explicit CheckpointWriter(CheckpointDirectory directory, CheckpointWriterOptions options = {});
   /// Waits for what is being written.
   ~CheckpointWriter();
@@ -40,9 +48,9 @@ class CheckpointWriter {
 
  private:
   NamedTensors copy(const NamedTensors& variables);
-  std::string write(const Checkpoint& checkpoint);
+  std::string try_to_write(const Checkpoint& checkpoint);
 
-  CheckpointDirectory directory_;
+  Write write_;
   CheckpointWriterOptions options_;
   NamedTensors copies_;
   std::future<std::string> writing_;

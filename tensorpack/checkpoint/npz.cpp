@@ -117,4 +117,16 @@ NamedTensors read_npz(const fs::path& path) {
   }
 }
 
+at::Tensor read_npy(const fs::path& path) {
+  const std::string bytes = read_file(path);
+  try {
+    return to_tensor(bytes);
+  } catch (const detail::Malformed& error) {
+    throw make_error("read_npy",
+                     "'{}' is not a valid npy file: {}. It is damaged or of another format; use "
+                     "another file.",
+                     path.string(), error.what());
+  }
+}
+
 }  // namespace tensorpack

@@ -19,4 +19,7 @@ void write_npz(const std::filesystem::path& path, const NamedTensors& tensors);
 /// arrays of Python objects are refused, because reading them would run code.
 NamedTensors read_npz(const std::filesystem::path& path);
 
+/// Reads the array of an npy file, what np.save() writes. Throws Error as read_npz() does.
+at::Tensor read_npy(const std::filesystem::path& path);
+
 }  // namespace tensorpack

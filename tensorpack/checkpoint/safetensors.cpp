@@ -6,14 +6,16 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <tuple>
+#include <numeric>
+#include <system_error>
+#include <vector>
 
 #include "tensorpack/checkpoint/detail/safetensors_header.h"
+#include "tensorpack/checkpoint/detail/tensor_checksum.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
+#include "tensorpack/utils/input_file.h"
+#include "tensorpack/utils/share_work.h"
 
 namespace tensorpack {
 namespace {
@@ -78,45 +80,62 @@ uint64_t from_little_endian(const std::array<char, kLengthBytes>& bytes) {
   return value;
 }
 
-at::Tensor read_tensor(std::istream& in, const TensorEntry& entry) {
-  at::Tensor tensor = at::empty(entry.shape, entry.dtype);
+// Reads a tensor's bytes in pieces that are still in the cache when they are looked at.
+uint64_t read_tensor(const InputFile& file, int64_t data_begin, const TensorEntry& entry,
+                     at::Tensor& tensor, bool with_checksum) {
+  constexpr int64_t kPiece = 128 << 10;
+  Xxh64 checksum = detail::begin_tensor_checksum(entry.dtype, entry.shape);
   auto* bytes = static_cast<char*>(tensor.data_ptr());
-  const int64_t count = entry.end - entry.begin;
-  require(count == 0 || in.read(bytes, count).good(), "the bytes of '{}' cannot be read",
-          entry.name);
-  // Any other byte in a bool is undefined behaviour in whatever reads it.
-  require(entry.dtype != at::kBool ||
-              std::all_of(bytes, bytes + count, [](char byte) { return byte == 0 || byte == 1; }),
-          "'{}' is of type BOOL and has bytes other than 0 and 1", entry.name);
-  return tensor;
+  for (int64_t at = entry.begin; at < entry.end; at += kPiece) {
+    const int64_t count = std::min(kPiece, entry.end - at);
+    require(file.read(data_begin + at, bytes, count), "the bytes of '{}' cannot be read",
+            entry.name);
+    // Any other byte in a bool is undefined behaviour in whatever reads it.
+    require(entry.dtype != at::kBool ||
+                std::all_of(bytes, bytes + count, [](char byte) { return byte == 0 || byte == 1; }),
+            "'{}' is of type BOOL and has bytes other than 0 and 1", entry.name);
+    if (with_checksum) checksum.add({bytes, static_cast<size_t>(count)});
+    bytes += count;
+  }
+  return checksum.value();
 }
 
-// Leaves the stream where the bytes of the tensors begin.
-SafetensorsHeader read_header(std::istream& in, int64_t file_size) {
-  require(file_size >= kLengthBytes, "it has only {} bytes", file_size);
+struct HeaderInFile {
+  SafetensorsHeader header = {};
+  int64_t data_begin = 0;
+};
+
+HeaderInFile read_header(const InputFile& file) {
+  require(file.size() >= kLengthBytes, "it has only {} bytes", file.size());
   std::array<char, kLengthBytes> length_bytes;
-  require(in.read(length_bytes.data(), kLengthBytes).good(), "it cannot be read");
+  require(file.read(0, length_bytes.data(), kLengthBytes), "it cannot be read");
   const uint64_t length = from_little_endian(length_bytes);
-  require(length <= static_cast<uint64_t>(std::min(kMaxHeader, file_size - kLengthBytes)),
+  require(length <= static_cast<uint64_t>(std::min(kMaxHeader, file.size() - kLengthBytes)),
           "it claims a header of {} bytes, more than the file of {} bytes or the format allows",
-          length, file_size);
+          length, file.size());
+  const auto size = static_cast<int64_t>(length);
   std::string text(length, '\0');
-  require(length == 0 || in.read(text.data(), static_cast<std::streamsize>(length)).good(),
-          "its header cannot be read");
-  return detail::parse_header(text, file_size - kLengthBytes - static_cast<int64_t>(length));
+  require(file.read(kLengthBytes, text.data(), size), "its header cannot be read");
+  const int64_t data_begin = kLengthBytes + size;
+  return {detail::parse_header(text, file.size() - data_begin), data_begin};
+}
+
+InputFile open_file(const fs::path& path) {
+  try {
+    return InputFile(path);
+  } catch (const std::system_error& error) {
+    throw make_error("read_safetensors",
+                     "cannot open '{}': {}. Check the path and its permissions.", path.string(),
+                     error.code().message());
+  }
 }
 
 // Opens a file and has `read` read it.
 template <typename Read>
 auto read_file_by(const fs::path& path, Read read) {
-  std::error_code not_a_file;
-  const auto size = fs::file_size(path, not_a_file);
-  std::ifstream in(path, std::ios::binary);
-  TP_CHECK(!not_a_file && in, "read_safetensors",
-           "cannot open '{}': {}. Check the path and its permissions.", path.string(),
-           not_a_file ? not_a_file.message() : std::strerror(errno));
+  const InputFile file = open_file(path);
   try {
-    return read(in, static_cast<int64_t>(size));
+    return read(file);
   } catch (const detail::Malformed& e) {
     throw make_error(
         "read_safetensors",
@@ -124,6 +143,36 @@ auto read_file_by(const fs::path& path, Read read) {
         "use another file.",
         path.string(), e.what());
   }
+}
+
+// The largest first, so that no thread is left with one when the others are done.
+std::vector<size_t> by_size(const std::vector<TensorEntry>& entries) {
+  std::vector<size_t> order(entries.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto size = [&](size_t i) { return entries[i].end - entries[i].begin; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return size(a) > size(b); });
+  return order;
+}
+
+SafetensorsFile read_tensors(const InputFile& in, bool with_checksums) {
+  auto [header, data_begin] = read_header(in);
+  const std::vector<TensorEntry>& entries = header.entries;
+  const std::vector<size_t> order = by_size(entries);
+  std::vector<at::Tensor> tensors(entries.size());
+  std::vector<uint64_t> checksums(entries.size());
+  const auto megabytes = static_cast<size_t>(in.size() >> 20);
+  share_work(entries.size(), megabytes, [&, begin = data_begin](size_t turn) {
+    const size_t i = order[turn];
+    tensors[i] = at::empty(entries[i].shape, entries[i].dtype);
+    checksums[i] = read_tensor(in, begin, entries[i], tensors[i], with_checksums);
+  });
+  SafetensorsFile file{.metadata = std::move(header.metadata)};
+  for (size_t i = 0; i < entries.size(); ++i) {
+    file.tensors.emplace(entries[i].name, std::move(tensors[i]));
+    if (with_checksums) file.checksums.emplace(entries[i].name, checksums[i]);
+  }
+  return file;
 }
 
 }  // namespace
@@ -144,19 +193,13 @@ void write_safetensors(const fs::path& path, const NamedTensors& tensors,
   });
 }
 
-SafetensorsFile read_safetensors(const fs::path& path) {
-  return read_file_by(path, [](std::istream& in, int64_t file_size) {
-    SafetensorsHeader header = read_header(in, file_size);
-    SafetensorsFile file{.metadata = std::move(header.metadata)};
-    for (const TensorEntry& entry : header.entries) {
-      file.tensors.emplace(entry.name, read_tensor(in, entry));
-    }
-    return file;
-  });
+SafetensorsFile read_safetensors(const fs::path& path, ReadSafetensorsOptions options) {
+  return read_file_by(path,
+                      [&](const InputFile& in) { return read_tensors(in, options.checksums); });
 }
 
 SafetensorsHeader read_safetensors_header(const fs::path& path) {
-  return read_file_by(path, read_header);
+  return read_file_by(path, [](const InputFile& in) { return read_header(in).header; });
 }
 
 }  // namespace tensorpack

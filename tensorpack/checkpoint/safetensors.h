@@ -3,6 +3,7 @@
 // tensors. It can be read from Python, and reading it runs no code.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -21,6 +22,13 @@ using Metadata = std::map<std::string, std::string>;
 struct SafetensorsFile {
   NamedTensors tensors = {};
   Metadata metadata = {};
+  /// Of the tensors, by name; if they were asked for.
+  std::map<std::string, uint64_t> checksums = {};
+};
+
+struct ReadSafetensorsOptions {
+  /// Whether to take checksums, which costs least while the bytes are read.
+  bool checksums = false;
 };
 
 /// Writes `tensors` to `path`, all or nothing; the same input always gives the same bytes.
@@ -30,8 +38,10 @@ struct SafetensorsFile {
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                        const Metadata& metadata = {});
 
-/// Reads a whole file into CPU tensors. Throws Error that names the file and what is wrong with it.
-SafetensorsFile read_safetensors(const std::filesystem::path& path);
+/// Reads a whole file into CPU tensors, on as many threads as libtorch may use. Throws Error that
+/// names the file and what is wrong with it.
+SafetensorsFile read_safetensors(const std::filesystem::path& path,
+                                 ReadSafetensorsOptions options = {});
 
 /// Reads what a file says of its tensors, but not the tensors; for which include
 /// tensorpack/checkpoint/detail/safetensors_header.h. Throws Error as read_safetensors() does.

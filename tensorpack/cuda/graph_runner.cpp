@@ -7,6 +7,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <fmt/format.h>
+#include <torch/version.h>
 
 #include <algorithm>
 
@@ -15,8 +16,24 @@
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8)
+#define TENSORPACK_HAS_HOST_ALLOCATOR
+#include <ATen/core/CachingHostAllocator.h>
+#else
+#include <ATen/cuda/CachingHostAllocator.h>
+#endif
+
 namespace tensorpack::cuda {
 namespace {
+
+// Page-locked memory of the host in which state was kept during verification.
+void release_host_memory() {
+#ifdef TENSORPACK_HAS_HOST_ALLOCATOR
+  at::getHostAllocator(at::kCUDA)->empty_cache();
+#else
+  at::cuda::CachingHostAllocator_emptyCache();
+#endif
+}
 
 std::vector<at::Tensor> copies_of(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> copies;
@@ -59,6 +76,12 @@ bool is_written(const Trace& trace, StorageId storage) {
   });
 }
 
+// The towers of this run meet on the host.
+bool exchanges_through_host() {
+  const Exchange* const exchange = current_exchange();
+  return exchange != nullptr && !exchange->is_capturable();
+}
+
 // Those that wait for the device are not captured anyway.
 bool is_exchange(const std::string& op_name) {
   return op_name.starts_with("tensorpack::exchange_");
@@ -94,6 +117,11 @@ bool is_on_host(const Value& value) {
   return value.options.device().is_cpu() && value.kind != ValueKind::kConstant;
 }
 
+// Looked at while the work is captured, for each answer anew.
+bool is_decided_before(const Trace& trace, const Node& node, ValueId id) {
+  return id == condition_of(node) && trace.values[id].kind == ValueKind::kInput;
+}
+
 std::string describe(const Node& node, const Value& value) {
   const std::string what = value.kind == ValueKind::kVariable ? "the variable '" + value.name + "'"
                            : value.kind == ValueKind::kInput  ? "the input '" + value.name + "'"
@@ -108,7 +136,8 @@ std::optional<std::string> obstacle_to_capture(const Trace& trace) {
   for (const Node& node : trace.nodes) {
     std::optional<std::string> obstacle;
     const auto look = [&](ValueId id) {
-      if (!obstacle && is_on_host(trace.values[id])) obstacle = describe(node, trace.values[id]);
+      if (obstacle || is_decided_before(trace, node, id)) return;
+      if (is_on_host(trace.values[id])) obstacle = describe(node, trace.values[id]);
     };
     node.for_each_argument(look);
     node.for_each_result(look);
@@ -117,12 +146,26 @@ std::optional<std::string> obstacle_to_capture(const Trace& trace) {
   return std::nullopt;
 }
 
-GraphRunner::GraphRunner(std::string op_name, const Trace& trace,
-                         const std::vector<std::string>& fetches, at::Generator generator,
-                         std::shared_ptr<const CaptureSpace> space)
+namespace {
+
+// Taken out only where the rest can then be captured: where variables are on the host, towers that
+// share them keep an order that this would change.
+Decisions take_decisions(Trace& trace) {
+  Trace rest = trace;
+  Decisions decisions(rest);
+  if (obstacle_to_capture(rest)) return {};
+  trace = std::move(rest);
+  return decisions;
+}
+
+}  // namespace
+
+GraphRunner::GraphRunner(std::string op_name, Trace trace, const std::vector<std::string>& fetches,
+                         at::Generator generator, std::shared_ptr<const CaptureSpace> space)
     : op_name_(std::move(op_name)),
       generator_(std::move(generator)),
       space_(std::move(space)),
+      decisions_(take_decisions(trace)),
       // Captured memory is fixed anyway.
       program_(trace, fetches, {.largest_kept_buffer = 0}) {
   for (ValueId id : trace.inputs) {
@@ -132,50 +175,75 @@ GraphRunner::GraphRunner(std::string op_name, const Trace& trace,
                        .options = value.options,
                        .is_written = is_written(trace, value.storage)});
   }
+  const size_t given = inputs_.size() - decisions_.size();
+  for (size_t i = given; i < inputs_.size(); ++i) {
+    decided_.push_back(at::empty({}, inputs_[i].options));
+  }
+  inputs_.resize(given);
   if (const auto obstacle = obstacle_to_capture(trace)) give_up(*obstacle);
 }
 
 std::vector<at::Tensor> GraphRunner::run(const std::vector<at::Tensor>& inputs) {
   // On the device, and back to this stream even if an operator throws beside it.
   const c10::cuda::CUDAStreamGuard on_stream(c10::cuda::getCurrentCUDAStream(space_->device));
-  if (may_capture_ && !is_warm_) return warm_up(inputs);
-  if (may_capture_ && (!capture_ || have_moved(inputs))) {
-    place_inputs(inputs);
-    capture();
-  }
-  return capture_ ? launch(inputs) : copies_of(program_.run(inputs));
+  Variant& variant = decide();
+  if (may_capture_ && !variant.is_warm) return warm_up(variant, inputs);
+  if (may_capture_ && (!are_placed_ || have_moved(inputs))) place_inputs(inputs);
+  if (may_capture_ && !variant.capture) capture(variant);
+  return variant.capture ? launch(variant, inputs) : copies_of(program_.run(with_decided(inputs)));
 }
 
-std::vector<at::Tensor> GraphRunner::warm_up(const std::vector<at::Tensor>& inputs) {
+// The answers that the host needs choose the variant. The device is told by a kernel, which waits
+// for nothing.
+GraphRunner::Variant& GraphRunner::decide() {
+  const std::vector<bool> answers = decisions_.make();
+  std::vector<bool> on_host;
+  for (size_t i = 0; i < answers.size(); ++i) {
+    decided_[i].fill_(static_cast<bool>(answers[i]));
+    if (decided_[i].is_cpu()) on_host.push_back(answers[i]);
+  }
+  return variants_[on_host];
+}
+
+std::vector<at::Tensor> GraphRunner::with_decided(std::vector<at::Tensor> inputs) const {
+  inputs.insert(inputs.end(), decided_.begin(), decided_.end());
+  return inputs;
+}
+
+std::vector<at::Tensor> GraphRunner::warm_up(Variant& variant,
+                                             const std::vector<at::Tensor>& inputs) {
   const PhaseLog phase(op_name_, c10::Device(c10::kCUDA, space_->device), "warming up");
   // Memory of the recording is of the other stream: without use from here on.
   c10::cuda::CUDACachingAllocator::emptyCache();
+  release_host_memory();
   const Detour on_capture_stream(space_->stream);
   const WaitWatch watch(program_);
-  std::vector<at::Tensor> values = copies_of(run_and_remember(inputs));
+  std::vector<at::Tensor> values = copies_of(run_and_remember(with_decided(inputs)));
   if (!watch.culprit().empty()) give_up(watch.culprit() + " waits for the device");
-  is_warm_ = true;
+  variant.is_warm = true;
   // Kept, so that nothing else can come to lie there before the next run.
-  for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i].tensor = inputs[i];
+  for (size_t i = 0; !are_placed_ && i < inputs_.size(); ++i) inputs_[i].tensor = inputs[i];
   return values;
 }
 
 std::vector<at::Tensor> GraphRunner::run_and_remember(const std::vector<at::Tensor>& inputs) {
-  Exchange* const exchange = current_exchange();
-  if (exchange == nullptr || exchange->is_capturable()) return program_.run(inputs);
-  RememberingExchange remembering(*exchange, averages_);
+  if (!exchanges_through_host()) return program_.run(inputs);
+  RememberingExchange remembering(*current_exchange(), averages_);
   const ExchangeScope bound(&remembering);
   return program_.run(inputs);
 }
 
 void GraphRunner::place_inputs(const std::vector<at::Tensor>& inputs) {
+  forget_captures();
   for (size_t i = 0; i < inputs_.size(); ++i) {
     Input& input = inputs_[i];
-    input.is_callers = !capture_ && !input.is_written && is_same_memory(inputs[i], input.tensor) &&
+    input.is_callers = !are_placed_ && !input.is_written &&
+                       is_same_memory(inputs[i], input.tensor) &&
                        inputs[i].strides() == input.strides;
     input.tensor = input.is_callers ? inputs[i].detach()
                                     : at::empty_strided(input.sizes, input.strides, input.options);
   }
+  are_placed_ = true;
 }
 
 bool GraphRunner::have_moved(const std::vector<at::Tensor>& inputs) const {
@@ -185,37 +253,42 @@ bool GraphRunner::have_moved(const std::vector<at::Tensor>& inputs) const {
   return false;
 }
 
-void GraphRunner::capture() {
+void GraphRunner::forget_captures() {
+  for (auto& [due, variant] : variants_) {
+    variant.capture.reset();
+    variant.outputs.clear();
+  }
+}
+
+void GraphRunner::capture(Variant& variant) {
   const PhaseLog phase(op_name_, c10::Device(c10::kCUDA, space_->device), "capturing");
-  capture_.reset();
-  outputs_.clear();
   std::vector<at::Tensor> inputs;
   for (const Input& input : inputs_) inputs.push_back(input.tensor);
   try {
-    capture_.emplace(*space_, generator_, averages_.empty() ? nullptr : &averages_,
-                     [&] { outputs_ = program_.run(inputs); });
+    variant.capture.emplace(*space_, generator_, averages_.empty() ? nullptr : &averages_,
+                            [&] { variant.outputs = program_.run(with_decided(inputs)); });
   } catch (const std::exception& error) {
-    capture_.reset();
-    outputs_.clear();
     give_up(fmt::format("{}: {}", program_.current_op(), tensorpack::describe(error)));
   }
 }
 
-std::vector<at::Tensor> GraphRunner::launch(const std::vector<at::Tensor>& inputs) {
+std::vector<at::Tensor> GraphRunner::launch(Variant& variant,
+                                            const std::vector<at::Tensor>& inputs) {
   const at::NoGradGuard no_grad;
   // Towers that share a device run beside each other.
   std::optional<Detour> beside_others;
-  if (!averages_.empty()) beside_others.emplace(space_->stream);
+  if (exchanges_through_host()) beside_others.emplace(space_->stream);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs_[i].is_callers) continue;
     inputs_[i].tensor.copy_(inputs[i].detach(), /*non_blocking=*/true);
   }
-  capture_->launch();
-  return copies_of(outputs_);
+  variant.capture->launch();
+  return copies_of(variant.outputs);
 }
 
 void GraphRunner::give_up(const std::string& reason) {
   may_capture_ = false;
+  forget_captures();
   inputs_.clear();
   log::warning("Op '{}' cannot be captured as a CUDA graph and is replayed instead: {}.", op_name_,
                reason);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "tensorpack/cuda/captured_program.h"
+#include "tensorpack/graph/decisions.h"
 #include "tensorpack/graph/program.h"
 #include "tensorpack/session/program_runner.h"
 
@@ -22,10 +24,13 @@ std::optional<std::string> obstacle_to_capture(const Trace& trace);
 ///
 /// Captured work reads the same memory in every run, so a batch is copied there; a batch that comes
 /// in the same memory twice is read where it is, for as long as it stays there.
+///
+/// A program with exchanges that are not always due is captured once for each case: the host, which
+/// knows which are, launches the work that has them. See Note [Deciding on the host].
 class GraphRunner final : public ProgramRunner {
  public:
   /// `generator` is what the program's operators draw from.
-  GraphRunner(std::string op_name, const Trace& trace, const std::vector<std::string>& fetches,
+  GraphRunner(std::string op_name, Trace trace, const std::vector<std::string>& fetches,
               at::Generator generator, std::shared_ptr<const CaptureSpace> space);
 
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) override;
@@ -42,23 +47,34 @@ class GraphRunner final : public ProgramRunner {
     bool is_callers = false;  // the memory is not ours
   };
 
-  std::vector<at::Tensor> warm_up(const std::vector<at::Tensor>& inputs);
+  // The work for one case of what is due.
+  struct Variant {
+    bool is_warm = false;
+    std::optional<CapturedProgram> capture = {};
+    std::vector<at::Tensor> outputs = {};  // where the captured work leaves the fetched values
+  };
+
+  Variant& decide();
+  std::vector<at::Tensor> with_decided(std::vector<at::Tensor> inputs) const;
+  std::vector<at::Tensor> warm_up(Variant& variant, const std::vector<at::Tensor>& inputs);
   std::vector<at::Tensor> run_and_remember(const std::vector<at::Tensor>& inputs);
   void place_inputs(const std::vector<at::Tensor>& inputs);
-  void capture();
+  void forget_captures();
+  void capture(Variant& variant);
   bool have_moved(const std::vector<at::Tensor>& inputs) const;
-  std::vector<at::Tensor> launch(const std::vector<at::Tensor>& inputs);
+  std::vector<at::Tensor> launch(Variant& variant, const std::vector<at::Tensor>& inputs);
   void give_up(const std::string& reason);
 
   std::string op_name_;
   at::Generator generator_;
   std::shared_ptr<const CaptureSpace> space_;
-  Program program_;
+  Decisions decisions_;
+  Program program_;  // all but what decides
   std::vector<Input> inputs_;
-  std::vector<at::Tensor> outputs_;  // where the captured work leaves the fetched values
-  std::optional<CapturedProgram> capture_;
-  KnownAverages averages_;  // of exchanges through the host
-  bool is_warm_ = false;
+  std::vector<at::Tensor> decided_;  // inputs of the program: what was decided for the run
+  std::map<std::vector<bool>, Variant> variants_;
+  KnownAverages averages_;   // of exchanges through the host
+  bool are_placed_ = false;  // the inputs, for captured work
   bool may_capture_ = true;
 };
 

@@ -20,7 +20,7 @@ namespace {
 
 class CudaLowering final : public Lowering {
  public:
-  explicit CudaLowering(FusionOptions fusion) : fusion_(fusion) {}
+  explicit CudaLowering(FusionOptions fusion) : Lowering(fusion), fusion_(fusion) {}
 
   void optimize(const Op& op, Trace& trace,
                 const std::vector<std::string>& fetches) const override {

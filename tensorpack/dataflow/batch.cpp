@@ -6,6 +6,7 @@
 
 #include "tensorpack/dataflow/detail/collate.h"
 #include "tensorpack/dataflow/detail/padding.h"
+#include "tensorpack/dataflow/detail/row_source.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -14,7 +15,10 @@ namespace {
 class Batch final : public DataFlow {
  public:
   Batch(DataFlowPtr flow, int64_t size, BatchOptions options)
-      : flow_(std::move(flow)), size_(size), options_(options) {
+      : flow_(std::move(flow)),
+        rows_(detail::row_source_of(*flow_)),
+        size_(size),
+        options_(options) {
     const auto points = flow_->size();
     TP_CHECK(
         options_.remainder || !points || *points >= size_, "batch",
@@ -26,6 +30,7 @@ class Batch final : public DataFlow {
   void start(int64_t pass) override { flow_->start(pass); }
 
   std::optional<DataPoint> next() override {
+    if (rows_) return next_rows();
     if (options_.padding) return next_padded();
     // Local, so that an exception from the flow leaves no half-filled batch behind.
     detail::Collator collator(size_);
@@ -51,6 +56,13 @@ class Batch final : public DataFlow {
   }
 
  private:
+  // Rows of one source are equal in shape: there is nothing to pad.
+  std::optional<DataPoint> next_rows() {
+    auto rows = rows_->next_rows(size_);
+    const bool is_short = rows && rows->front().size(0) < size_;
+    return is_short && !options_.remainder ? std::nullopt : std::move(rows);
+  }
+
   std::optional<DataPoint> next_padded() {
     std::vector<DataPoint> points;
     while (std::ssize(points) < size_) {
@@ -67,6 +79,7 @@ class Batch final : public DataFlow {
   }
 
   DataFlowPtr flow_;
+  detail::RowSource* rows_;  // the flow, if it can make batches itself
   int64_t size_;
   BatchOptions options_;
 };

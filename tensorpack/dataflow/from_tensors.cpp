@@ -30,6 +30,18 @@ std::optional<DataPoint> FromTensors::next() {
   return point;
 }
 
+std::optional<DataPoint> FromTensors::next_rows(int64_t count) {
+  const int64_t rows = std::min(count, size_ - position_);
+  if (rows == 0) return std::nullopt;
+  DataPoint batch;
+  batch.reserve(tensors_.size());
+  for (const at::Tensor& tensor : tensors_) {
+    batch.push_back(tensor.detach().narrow(0, position_, rows).clone(at::MemoryFormat::Contiguous));
+  }
+  position_ += rows;
+  return batch;
+}
+
 int64_t FromTensors::skip(int64_t count) {
   count = std::min(count, size_ - position_);
   position_ += count;

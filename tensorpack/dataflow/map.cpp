@@ -7,10 +7,10 @@
 namespace tensorpack {
 namespace {
 
-class Map final : public DataFlow {
+class Map : public DataFlow {
  public:
-  Map(DataFlowPtr flow, detail::MapWork work, MapOptions options)
-      : flow_(std::move(flow)), run_("map", std::move(work), options) {}
+  Map(DataFlowPtr flow, const char* name, detail::MapWork work, MapOptions options)
+      : flow_(std::move(flow)), run_(name, std::move(work), options) {}
 
   void start(int64_t pass) override {
     flow_->start(pass);
@@ -43,6 +43,24 @@ class Map final : public DataFlow {
   int64_t number_ = 0;
 };
 
+// Tables of stages name them after their classes.
+class MapComponent final : public Map {
+  using Map::Map;
+};
+class Filter final : public Map {
+  using Map::Map;
+};
+class Select final : public Map {
+  using Map::Map;
+};
+
+template <typename Flow, typename Function>
+Stage stage_of(const char* name, Function function, MapOptions options = {}) {
+  return [name, work = detail::map_work(std::move(function)), options](DataFlowPtr flow) {
+    return std::make_unique<Flow>(std::move(flow), name, work, options);
+  };
+}
+
 void check_component(const char* where, size_t index, const DataPoint& point) {
   TP_CHECK(index < point.size(), where,
            "there is no component {}: the datapoint has {}. Count from 0.", index, point.size());
@@ -52,13 +70,14 @@ void check_component(const char* where, size_t index, const DataPoint& point) {
 
 Stage detail::map_stage(MapWork work, MapOptions options) {
   return [work = std::move(work), options](DataFlowPtr flow) {
-    return std::make_unique<Map>(std::move(flow), work, options);
+    return std::make_unique<Map>(std::move(flow), "map", work, options);
   };
 }
 
 Stage map_component(size_t index, std::function<at::Tensor(at::Tensor)> function,
                     MapOptions options) {
-  return map(
+  return stage_of<MapComponent>(
+      "map_component",
       [index, function = std::move(function)](DataPoint point) {
         check_component("map_component", index, point);
         point[index] = function(std::move(point[index]));
@@ -68,14 +87,15 @@ Stage map_component(size_t index, std::function<at::Tensor(at::Tensor)> function
 }
 
 Stage filter(std::function<bool(const DataPoint&)> keep) {
-  return map([keep = std::move(keep)](DataPoint point) -> std::optional<DataPoint> {
-    if (!keep(point)) return std::nullopt;
-    return point;
-  });
+  return stage_of<Filter>("filter",
+                          [keep = std::move(keep)](DataPoint point) -> std::optional<DataPoint> {
+                            if (!keep(point)) return std::nullopt;
+                            return point;
+                          });
 }
 
 Stage select(std::vector<size_t> components) {
-  return map([components = std::move(components)](DataPoint point) {
+  return stage_of<Select>("select", [components = std::move(components)](DataPoint point) {
     DataPoint selected;
     selected.reserve(components.size());
     for (const size_t index : components) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/dataflow/parallel_map.h"
 
+#include <torch/types.h>
+
 #include <limits>
 #include <map>
 #include <mutex>
@@ -43,19 +45,44 @@ DataFlowPtr parallel(const char* name, DataFlowPtr flow, std::shared_ptr<detail:
       keeps_all, ahead, detail::stats_for(ahead));
 }
 
+// Memory for rows of a component.
+at::Tensor empty_rows(const FilledComponent& component, int64_t rows) {
+  std::vector<int64_t> shape = component.shape;
+  shape.insert(shape.begin(), rows);
+  const auto format = component.channels_last ? at::MemoryFormat::ChannelsLast  // of images
+                                              : at::MemoryFormat::Contiguous;
+  return at::empty(shape, at::TensorOptions(component.dtype).memory_format(format));
+}
+
 // The batches that threads are filling, by their number in the pass.
 class BatchesInWork {
  public:
-  explicit BatchesInWork(int64_t size) : size_(size) {}
+  // With a first component that is written in place, or without.
+  BatchesInWork(int64_t size, std::optional<FilledComponent> filled)
+      : size_(size), filled_(std::move(filled)) {}
+
+  bool has_filled() const { return filled_.has_value(); }
+
+  at::Tensor row(int64_t number) {
+    const std::lock_guard lock(mutex_);
+    at::Tensor& filled = batches_[number / size_].filled;
+    if (!filled.defined()) filled = empty_rows(*filled_, size_);
+    return filled.select(0, number % size_);
+  }
 
   void put(int64_t number, const DataPoint& point) {
-    batch_of(number, point)->put(point, number % size_);
+    collator_of(number, point)->put(point, number % size_);
   }
 
   // For when all of its rows have been put.
-  DataPoint take(int64_t batch, int64_t rows) {
+  DataPoint take(int64_t number, int64_t rows) {
     const std::lock_guard lock(mutex_);
-    return std::move(batches_.extract(batch).mapped())->take(rows);
+    Batch batch = std::move(batches_.extract(number).mapped());
+    DataPoint point = batch.collator->take(rows);
+    if (!batch.filled.defined()) return point;
+    if (rows < size_) batch.filled = batch.filled.narrow(0, 0, rows).clone();
+    point.insert(point.begin(), std::move(batch.filled));
+    return point;
   }
 
   void forget(int64_t batch) {
@@ -66,39 +93,50 @@ class BatchesInWork {
  private:
   using CollatorPtr = std::shared_ptr<detail::Collator>;
 
-  CollatorPtr batch_of(int64_t number, const DataPoint& point) {
+  struct Batch {
+    at::Tensor filled;
+    CollatorPtr collator;
+  };
+
+  CollatorPtr collator_of(int64_t number, const DataPoint& point) {
     const std::lock_guard lock(mutex_);
-    CollatorPtr& batch = batches_[number / size_];
-    if (!batch) {
+    CollatorPtr& collator = batches_[number / size_].collator;
+    if (!collator) {
       auto opened = std::make_shared<detail::Collator>(size_);
       opened->open(point, number % size_);
-      batch = std::move(opened);
+      collator = std::move(opened);
     }
-    return batch;
+    return collator;
   }
 
   int64_t size_;
+  std::optional<FilledComponent> filled_;
   std::mutex mutex_;
-  std::map<int64_t, CollatorPtr> batches_;
+  std::map<int64_t, Batch> batches_;
 };
 
 class MapAndBatch final : public DataFlow, public detail::ThreadedStage {
  public:
+  // With a component to be filled, the function finds its row behind the other components.
   MapAndBatch(DataFlowPtr flow, std::shared_ptr<detail::MapRunner> run, int64_t size,
-              bool remainder, detail::WorkAheadOptions options)
+              bool remainder, std::optional<FilledComponent> filled,
+              detail::WorkAheadOptions options)
       : size_(size),
         remainder_(remainder),
+        filled_(std::move(filled)),
+        name_(options.name),
         rows_(
             std::move(flow),
             [this, run = std::move(run)](int64_t pass) {
               return [run, pass, batches = batches_](DataPoint point, int64_t number) {
+                if (batches->has_filled()) point.push_back(batches->row(number));
                 batches->put(number, *(*run)(std::move(point), pass, number));
                 return std::optional(DataPoint());  // the row is done
               };
             },
             /*keeps_all=*/true, options, detail::stats_for(options)) {
     const auto points = rows_.size();
-    TP_CHECK(remainder_ || !points || *points >= size_, "map_and_batch",
+    TP_CHECK(remainder_ || !points || *points >= size_, name_,
              "a pass has {} datapoints, too few for one batch of {}. Choose a smaller batch, or "
              "keep short batches with {{.remainder = true}}.",
              *points, size_);
@@ -106,7 +144,7 @@ class MapAndBatch final : public DataFlow, public detail::ThreadedStage {
 
   void start(int64_t pass) override {
     rows_.start(pass);
-    batches_ = std::make_shared<BatchesInWork>(size_);
+    batches_ = std::make_shared<BatchesInWork>(size_, filled_);
     row_ = 0;
   }
 
@@ -176,11 +214,39 @@ class MapAndBatch final : public DataFlow, public detail::ThreadedStage {
 
   int64_t size_;
   bool remainder_;
-  std::shared_ptr<BatchesInWork> batches_ = std::make_shared<BatchesInWork>(size_);
+  std::optional<FilledComponent> filled_;
+  std::string name_;
+  std::shared_ptr<BatchesInWork> batches_ = std::make_shared<BatchesInWork>(size_, filled_);
   int64_t row_ = 0;  // of the pass: how many were asked for
   std::optional<int64_t> failed_batch_;
   detail::WorkAheadFlow rows_;  // last: its threads use the others
 };
+
+// The datapoints that a stage of batches may have in work.
+int64_t capacity_of(const char* name, int64_t size, int64_t batches) {
+  TP_CHECK(size > 0, name, "the batch size must be positive, got {}.", size);
+  TP_CHECK(batches > 0, name, "the number of batches made ahead must be positive, got {}.",
+           batches);
+  return batches * size;
+}
+
+// When some datapoints may be left out, nobody knows the row of a datapoint before all are made.
+Stage filled_apart(FilledComponent component, FillFunction fill, int64_t size, bool remainder,
+                   const ParallelMapOptions& options) {
+  const auto make = [component, fill = std::move(fill)](DataPoint point, Rng& rng) {
+    at::Tensor row = empty_rows(component, 1).select(0, 0);
+    DataPoint made = fill(std::move(point), rng, row);
+    made.insert(made.begin(), std::move(row));
+    return made;
+  };
+  const auto arrange = [component](at::Tensor rows) {
+    return component.channels_last ? rows.contiguous(at::MemoryFormat::ChannelsLast) : rows;
+  };
+  return [=](DataFlowPtr flow) {
+    return std::move(flow) | parallel_map(make, options) | batch(size, {.remainder = remainder}) |
+           map_component(0, arrange);
+  };
+}
 
 }  // namespace
 
@@ -193,10 +259,7 @@ Stage detail::parallel_map_stage(MapWork work, ParallelMapOptions options) {
 
 Stage detail::map_and_batch_stage(MapWork work, int64_t size, bool remainder,
                                   ParallelMapOptions options) {
-  TP_CHECK(size > 0, "map_and_batch", "the batch size must be positive, got {}.", size);
-  TP_CHECK(options.capacity > 0, "map_and_batch",
-           "the number of batches made ahead must be positive, got {}.", options.capacity);
-  options.capacity *= size;
+  options.capacity = capacity_of("map_and_batch", size, options.capacity);
   return [work = std::move(work), size, remainder, options](DataFlowPtr flow) -> DataFlowPtr {
     constexpr const char* kName = "map_and_batch";
     auto run = runner_for(kName, work, options);
@@ -205,7 +268,31 @@ Stage detail::map_and_batch_stage(MapWork work, int64_t size, bool remainder,
              batch(size, {.remainder = remainder});
     }
     return std::make_unique<MapAndBatch>(std::move(flow), std::move(run), size, remainder,
-                                         options_for(kName, options));
+                                         std::nullopt, options_for(kName, options));
+  };
+}
+
+Stage fill_batch(FilledComponent component, FillFunction fill, int64_t size,
+                 MapAndBatchOptions options) {
+  const ParallelMapOptions parallel_options{
+      .threads = options.threads,
+      .capacity = capacity_of("fill_batch", size, options.capacity),
+      .on_error = options.on_error,
+      .seed = options.seed};
+  if (options.on_error == OnError::kSkip) {
+    return filled_apart(std::move(component), std::move(fill), size, options.remainder,
+                        parallel_options);
+  }
+  const detail::MapWork work{[fill = std::move(fill)](DataPoint point, Rng& rng) {
+    at::Tensor row = std::move(point.back());
+    point.pop_back();
+    return std::optional(fill(std::move(point), rng, row));
+  }};
+  return [=, remainder = options.remainder](DataFlowPtr flow) -> DataFlowPtr {
+    constexpr const char* kName = "fill_batch";
+    return std::make_unique<MapAndBatch>(std::move(flow), runner_for(kName, work, parallel_options),
+                                         size, remainder, component,
+                                         options_for(kName, parallel_options));
   };
 }
 

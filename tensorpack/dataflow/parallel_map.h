@@ -57,4 +57,21 @@ Stage map_and_batch(Function function, int64_t size, MapAndBatchOptions options 
                                       .seed = options.seed});
 }
 
+/// The first component of the batches of fill_batch().
+struct FilledComponent {
+  std::vector<int64_t> shape = {};  ///< of a row
+  at::ScalarType dtype = at::kFloat;
+  /// Whether a batch of images [n, channels, height, width] lies in memory pixel by pixel.
+  bool channels_last = false;
+};
+
+/// Writes one row of a batch, with no more in it than was there before, and returns the components
+/// that follow it.
+using FillFunction = std::function<DataPoint(DataPoint point, Rng& rng, at::Tensor& row)>;
+
+/// As map_and_batch(), but the function writes its result straight into the batch's memory: for
+/// results that are large and quickly made, such as images.
+Stage fill_batch(FilledComponent component, FillFunction fill, int64_t size,
+                 MapAndBatchOptions options = {});
+
 }  // namespace tensorpack

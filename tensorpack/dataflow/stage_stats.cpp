@@ -13,6 +13,7 @@
 #include <typeinfo>
 #include <utility>
 
+#include "tensorpack/dataflow/detail/row_source.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -34,10 +35,12 @@ std::string class_name(const DataFlow& flow) {
 }
 
 // Stands behind every flow of a pipe and takes its time.
-class Metered final : public DataFlow {
+class Metered final : public DataFlow, public detail::RowSource {
  public:
   Metered(DataFlowPtr flow, detail::StatsPtr stats)
-      : flow_(std::move(flow)), stats_(std::move(stats)) {}
+      : flow_(std::move(flow)),
+        rows_(dynamic_cast<detail::RowSource*>(flow_.get())),
+        stats_(std::move(stats)) {}
 
   void start(int64_t pass) override { flow_->start(pass); }
 
@@ -47,6 +50,13 @@ class Metered final : public DataFlow {
     return flow_->next();
   }
 
+  bool has_rows() const { return rows_ != nullptr; }
+
+  std::optional<DataPoint> next_rows(int64_t count) override {
+    const detail::BusyScope busy(stats_->busy_ns);
+    return rows_->next_rows(count);
+  }
+
   int64_t skip(int64_t count) override { return flow_->skip(count); }
   std::optional<int64_t> size() const override { return flow_->size(); }
 
@@ -54,6 +64,7 @@ class Metered final : public DataFlow {
 
  private:
   DataFlowPtr flow_;
+  detail::RowSource* rows_;  // the flow itself, if it is one
   detail::StatsPtr stats_;
 };
 
@@ -106,6 +117,12 @@ StatsPtr meter(DataFlowPtr& flow, std::vector<StatsPtr> inputs) {
   for (StatsPtr& input : inputs) stats->inputs.push_back(std::move(input));
   flow = std::make_unique<Metered>(std::move(flow), stats);
   return stats;
+}
+
+RowSource* row_source_of(DataFlow& flow) {
+  auto* metered = dynamic_cast<Metered*>(&flow);
+  if (metered && !metered->has_rows()) return nullptr;
+  return metered ? metered : dynamic_cast<RowSource*>(&flow);
 }
 
 std::shared_ptr<const StageStats> stats_of(const DataFlow& flow) {

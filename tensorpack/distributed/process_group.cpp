@@ -31,9 +31,16 @@ class GroupOfOne final : public ProcessGroup {
   std::vector<std::string> gather(const std::string& bytes) override { return {bytes}; }
   void barrier() override {}
   void check() override {}
+  void check_after(std::chrono::milliseconds /*waited*/) override {}
+  void ask_to_end(int signal) override { signal_ = signal; }
+  int signal_to_end_by(int64_t /*step*/) override { return signal_; }
+  bool ends_here() const override { return signal_ != 0; }
   void set_step(int64_t /*step*/) override {}
   void leave(const std::string& /*reason*/) override {}
   void stop(const std::string& /*reason*/) override {}
+
+ private:
+  int signal_ = 0;
 };
 
 }  // namespace

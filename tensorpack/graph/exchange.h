@@ -82,8 +82,8 @@ Exchange* current_exchange();
 /// returns the tensors themselves. Has no derivative.
 ///
 /// `is_due`, a boolean scalar that is the same in all towers, leaves an exchange out: where it is
-/// false, every tower gets its own values back. On CUDA it cannot be looked at, and all is
-/// exchanged always.
+/// false, every tower gets its own values back. It is looked at in the memory of the host; where it
+/// is on a device, all is exchanged always. See Note [Deciding on the host].
 std::vector<at::Tensor> average_over_towers(const std::vector<at::Tensor>& tensors,
                                             const at::Tensor& is_due = {});
 

@@ -11,6 +11,13 @@
 
 namespace tensorpack {
 
+LayerOfOperator layer_of_scope(const std::string& scope) {
+  if (scope == kGradientScope) return {.layer = "", .is_backward = true};
+  const std::string prefix = std::string(kGradientScope) + "/";
+  if (!scope.starts_with(prefix)) return {.layer = scope};
+  return {.layer = scope.substr(prefix.size()), .is_backward = true};
+}
+
 GradientScopes*& GradientScopes::active() {
   static thread_local GradientScopes* scopes = nullptr;
   return scopes;

@@ -12,6 +12,15 @@ namespace tensorpack {
 /// What the scope of an operator of the backward pass begins with: "gradients/conv0".
 inline constexpr std::string_view kGradientScope = "gradients";
 
+/// Where an operator belongs.
+struct LayerOfOperator {
+  std::string layer = {};  ///< "conv0"; empty outside all scopes
+  bool is_backward = false;
+};
+
+/// Of the scope that an operator was recorded in.
+LayerOfOperator layer_of_scope(const std::string& scope);
+
 /// While it lives, knows for operators of this thread to which layer they belong, in the backward
 /// pass too: autograd numbers what it differentiates.
 class [[nodiscard]] GradientScopes {

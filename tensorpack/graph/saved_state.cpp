@@ -6,6 +6,7 @@
 
 #include <mutex>
 
+#include "tensorpack/graph/host_copy.h"
 #include "tensorpack/graph/operator_watch.h"
 
 namespace tensorpack {
@@ -13,9 +14,7 @@ namespace tensorpack {
 void SavedState::save(const at::Tensor& tensor) {
   const Unwatched unwatched;
   at::NoGradGuard no_grad;
-  // On the host: a device may have no room for everything twice.
-  const at::Tensor contents = tensor.detach();
-  tensors_.emplace_back(contents, contents.is_cuda() ? contents.cpu() : contents.clone());
+  tensors_.emplace_back(tensor.detach(), host_copy(tensor));
 }
 
 void SavedState::save(const at::Generator& generator) {
@@ -49,7 +48,9 @@ at::Tensor SavedState::saved(const at::Tensor& tensor) const {
 void SavedState::restore() const {
   const Unwatched unwatched;
   at::NoGradGuard no_grad;
-  for (const auto& [tensor, contents] : tensors_) at::Tensor(tensor).copy_(contents);
+  for (const auto& [tensor, contents] : tensors_) {
+    at::Tensor(tensor).copy_(contents, /*non_blocking=*/true);
+  }
   for (const auto& [generator, state] : generators_) {
     at::Generator handle = generator;
     std::lock_guard<std::mutex> lock(handle.mutex());

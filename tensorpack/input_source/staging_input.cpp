@@ -13,7 +13,7 @@
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
-#include "tensorpack/utils/torch_compat.h"
+#include "tensorpack/utils/wait_for_device.h"
 
 namespace tensorpack {
 namespace {

@@ -2,12 +2,12 @@
 // Where the numbers of a training go.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "tensorpack/monitors/histogram.h"
 #include "tensorpack/monitors/image.h"
+#include "tensorpack/utils/hyper_params.h"
 #include "tensorpack/utils/loop_state.h"
 
 namespace tensorpack {
@@ -15,9 +15,6 @@ namespace tensorpack {
 struct LayerTime;
 struct RunSetup;
 struct Trace;
-
-/// What a run was started with, as texts: {"batch", "64"}.
-using HyperParams = std::map<std::string, std::string>;
 
 /// Receives what callbacks report. Override what you need; a trainer calls the methods on the
 /// training thread, in the order of its callback list, where monitors come last.
@@ -39,13 +36,14 @@ class MonitorBase {
   virtual void process_histogram(const std::string& /*name*/, const Histogram&, const LoopState&) {}
   virtual void process_text(const std::string& /*name*/, const std::string& /*text*/,
                             const LoopState&) {}
+  /// All that are known. Comes before before_train(), and again when more are reported.
   virtual void process_hyper_params(const HyperParams&, const LoopState&) {}
 
-  /// Whether process_graph() is to be called: recording a step takes the time of a few.
+  /// Whether process_graph() is to be called.
   virtual bool wants_graph() const { return false; }
-  /// What a step does, once, after before_train(); see graph/dump.h for ways to look at it.
+  /// What a step does, once, after the first; see graph/dump.h for ways to look at it.
   virtual void process_graph(const Trace&, const LoopState&) {}
-  /// What is trained and how, once, after process_graph().
+  /// What is trained, once, after before_train().
   virtual void process_setup(const RunSetup&, const LoopState&) {}
   /// Where the time of a step goes, when somebody has measured it.
   virtual void process_profile(const std::vector<LayerTime>&, const LoopState&) {}

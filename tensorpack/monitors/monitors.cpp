@@ -44,7 +44,8 @@ void Monitors::put_text(const std::string& name, const std::string& text) {
 }
 
 void Monitors::put_hyper_params(const HyperParams& params) {
-  for (MonitorBase& monitor : monitors_) monitor.process_hyper_params(params, loop_);
+  for (const auto& [name, value] : params) hyper_params_[name] = value;
+  for (MonitorBase& monitor : monitors_) monitor.process_hyper_params(hyper_params_, loop_);
 }
 
 bool Monitors::wants_graph() const {

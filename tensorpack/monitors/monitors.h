@@ -26,7 +26,11 @@ class Monitors {
   void put_histogram(const std::string& name, const Histogram& histogram);
   void put_histogram(const std::string& name, const at::Tensor& values);
   void put_text(const std::string& name, const std::string& text);
+  /// What the run was started with, besides what is reported of every run: the flags, the
+  /// optimizer's options and the trainer's. TensorBoard takes what is there by before_train().
   void put_hyper_params(const HyperParams& params);
+  /// All that was put so far.
+  const HyperParams& hyper_params() const { return hyper_params_; }
   bool wants_graph() const;
   void put_graph(const Trace& trace);
   void put_setup(const RunSetup& setup);
@@ -47,6 +51,7 @@ class Monitors {
   OwnedList<MonitorBase> monitors_;
   const LoopState& loop_;
   std::map<std::string, std::vector<std::pair<int64_t, double>>> history_;
+  HyperParams hyper_params_;
   std::map<std::string, std::string> owners_;  // of the names that were claimed
 };
 

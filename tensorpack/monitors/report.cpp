@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <system_error>
+#include <utility>
 
 #include "tensorpack/graph/trace.h"
 #include "tensorpack/monitors/report/environment.h"
@@ -15,8 +16,8 @@
 #include "tensorpack/monitors/report/page.h"
 #include "tensorpack/monitors/run_setup.h"
 #include "tensorpack/utils/base64.h"
-#include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/flags.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
 
@@ -136,23 +137,32 @@ void Report::process_text(const std::string& name, const std::string& text, cons
   is_changed_ = true;
 }
 
+// Flags are shown by themselves.
 void Report::process_hyper_params(const HyperParams& params, const LoopState&) {
+  const FlagValues given = command_line_flags();
+  data_.configuration.clear();
   for (const auto& [name, value] : params) {
-    std::erase_if(data_.configuration, [&](const auto& fact) { return fact.first == name; });
-    data_.configuration.emplace_back(name, value);
+    const bool is_flag = std::any_of(given.begin(), given.end(), [&](const auto& flag) {
+      return name_of_flag(flag.first) == name;
+    });
+    if (!is_flag) data_.configuration.emplace_back(name, value);
   }
+  is_changed_ = true;
 }
 
 void Report::process_setup(const RunSetup& setup, const LoopState&) {
   data_.parameters = report::list_parameters(setup.variables);
-  data_.configuration.insert(data_.configuration.end(), setup.settings.begin(),
-                             setup.settings.end());
-  report::complete_layers(data_.layers, setup);
+  outputs_ = setup.tensors;
   is_changed_ = true;  // so that there is a report from the first step on
 }
 
 void Report::process_graph(const Trace& trace, const LoopState&) {
-  data_.layers = report::list_layers(trace);
+  const auto before = std::exchange(data_.layers, report::list_layers(trace));
+  report::complete_layers(data_.layers, data_.parameters, outputs_);
+  for (const report::Layer& layer : before) {
+    if (layer.time) report::add_times(data_.layers, {*layer.time});  // profiled already
+  }
+  is_changed_ = true;
 }
 
 void Report::process_profile(const std::vector<LayerTime>& times, const LoopState&) {
@@ -165,7 +175,7 @@ void Report::before_train(const LoopState& loop) {
   path_ = options_.path.empty() ? default_path() : options_.path;
   if (path_.empty()) return;
   data_.name = fs::absolute(path_).parent_path().filename().string();
-  data_.flags = report::parse_flags(command_line());
+  data_.flags = command_line_flags();
   data_.environment = report::environment_facts();
   try {
     if (fs::exists(path_)) take_over(loop);

@@ -4,7 +4,11 @@
 
 #include <chrono>
 #include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
 
+#include "tensorpack/graph/tensor_spec.h"
 #include "tensorpack/monitors/monitor.h"
 #include "tensorpack/monitors/report/data.h"
 
@@ -69,6 +73,7 @@ class Report final : public MonitorBase {
   ReportOptions options_;
   std::filesystem::path path_;  // empty: nothing is written
   report::Data data_;
+  std::map<std::string, TensorSpec> outputs_;  // of layers, named as in the graph
   Clock::time_point start_ = Clock::now();
   double seconds_before_ = 0;  // of the sessions before this one
   bool is_changed_ = false;

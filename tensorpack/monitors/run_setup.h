@@ -3,22 +3,18 @@
 
 #include <map>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "tensorpack/graph/tensor_spec.h"
 #include "tensorpack/graph/variable_store.h"
 
 namespace tensorpack {
 
-/// What is trained, and how, for monitors that show it.
+/// What is trained, for monitors that show it.
 struct RunSetup {
   const VariableStore& variables;
   /// Those that a step named, the outputs of layers among them; the first dimension is that of the
   /// trial batch.
   std::map<std::string, TensorSpec> tensors = {};
-  /// Names and values, as a person reads them: {"Precision", "float32"}.
-  std::vector<std::pair<std::string, std::string>> settings = {};
 };
 
 }  // namespace tensorpack

@@ -75,12 +75,19 @@ ProtoWriter metadata_of(std::string_view plugin, std::string_view content) {
   return metadata;
 }
 
-// As the number that it is, or as a text.
+// As the number or truth value that it is, or as a text.
 ProtoWriter hyper_param_value(const std::string& text) {
   ProtoWriter value;
+  if (text == "true" || text == "false") {
+    value.integer(4, text == "true" ? 1 : 0);
+    return value;
+  }
+  constexpr size_t kExactDigits = 15;  // a seed may have more
+  const bool is_exact =
+      text.size() <= kExactDigits || text.find_first_not_of("0123456789") != std::string::npos;
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc() && end == text.data() + text.size()) {
+  if (is_exact && error == std::errc() && end == text.data() + text.size()) {
     value.number(2, number);
   } else {
     value.string(3, text);
@@ -129,6 +136,7 @@ void TFEventWriter::before_train(const LoopState& loop) {
     file_ = std::make_unique<EventFile>(new_file_name(dir_));
     for (const auto& [summary, step] : early_) file_->add_summary(summary, step);
     early_.clear();
+    if (!hyper_params_.empty()) put_hyper_params(loop);
     file_->flush();
   });
 }
@@ -193,9 +201,15 @@ void TFEventWriter::process_text(const std::string& name, const std::string& tex
   put(summary_of(entry), loop);
 }
 
+// TensorBoard takes the first event that has them, so there is one with all of them.
 void TFEventWriter::process_hyper_params(const HyperParams& params, const LoopState& loop) {
+  hyper_params_ = params;
+  if (is_open_) put_hyper_params(loop);
+}
+
+void TFEventWriter::put_hyper_params(const LoopState& loop) {
   ProtoWriter start_info;
-  for (const auto& [name, value] : params) {
+  for (const auto& [name, value] : hyper_params_) {
     ProtoWriter entry;
     entry.string(1, name);
     entry.message(2, hyper_param_value(value));

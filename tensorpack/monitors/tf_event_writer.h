@@ -20,7 +20,7 @@ struct TFEventWriterOptions {
   double flush_seconds = 30;
   /// Starts another file with every epoch: for trainings that write very much.
   bool split_files = false;
-  /// Writes what a step does, once; recording it takes the time of a few steps.
+  /// Writes what a step does, once.
   bool writes_graph = true;
 };
 
@@ -56,6 +56,7 @@ class TFEventWriter final : public MonitorBase {
 
  private:
   void put(const ProtoWriter& summary, const LoopState& loop);
+  void put_hyper_params(const LoopState& loop);
   template <typename Action>
   void try_to(const Action& action);
 
@@ -64,6 +65,7 @@ class TFEventWriter final : public MonitorBase {
   std::unique_ptr<EventFile> file_;
   // What was reported before before_train(): the directory may have files of before.
   std::vector<std::pair<ProtoWriter, int64_t>> early_;
+  HyperParams hyper_params_;
   bool is_open_ = false;
   bool has_unwritten_ = false;
   Timer since_flush_;

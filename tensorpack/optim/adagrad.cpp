@@ -5,6 +5,7 @@
 
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/optim/detail/check.h"
+#include "tensorpack/optim/detail/hyper_params.h"
 #include "tensorpack/optim/kernels.h"
 
 namespace tensorpack {
@@ -27,6 +28,16 @@ void Adagrad::update(const Gradients& gradients) {
   const auto sums = get_slots(gradients, "Adagrad", init::constant(options_.initial_accumulator));
   kernels::adagrad_(variables_of(gradients), sums, values_of(gradients), lr,
                     {.epsilon = options_.epsilon, .weight_decay = options_.weight_decay});
+}
+
+HyperParams Adagrad::hyper_params() const {
+  return detail::hyper_params_of(
+      "Adagrad", options_.scope,
+      {{"lr", fmt::to_string(options_.lr)},
+       {"lr_decay", fmt::to_string(options_.lr_decay)},
+       {"epsilon", fmt::to_string(options_.epsilon)},
+       {"weight_decay", fmt::to_string(options_.weight_decay)},
+       {"initial_accumulator", fmt::to_string(options_.initial_accumulator)}});
 }
 
 }  // namespace tensorpack

@@ -25,6 +25,7 @@ class Adagrad final : public Optimizer {
  public:
   explicit Adagrad(AdagradOptions options = {});
   void update(const Gradients& gradients) override;
+  HyperParams hyper_params() const override;
 
  private:
   AdagradOptions options_;

@@ -25,6 +25,7 @@ class Adam : public Optimizer {
  public:
   explicit Adam(AdamOptions options = {});
   void update(const Gradients& gradients) override;
+  HyperParams hyper_params() const override;
 
  protected:
   Adam(AdamOptions options, bool decoupled);

@@ -74,10 +74,8 @@ Gradients ScaleGradient::process(Gradients gradients) {
     for (const auto& [pattern, rule_factor] : rules_) {
       if (!std::regex_match(gradient.variable->tower_free_name(), pattern)) continue;
       factor = rule_factor;
-      if (logged_.insert(gradient.variable->tower_free_name()).second) {
-        log::info("The gradient of '{}' is multiplied by {}.", gradient.variable->tower_free_name(),
-                  factor);
-      }
+      log::info_once("The gradient of '{}' is multiplied by {}.",
+                     gradient.variable->tower_free_name(), factor);
       break;
     }
     if (factor == 0) continue;
@@ -116,8 +114,10 @@ Gradients SummaryGradient::process(Gradients gradients) {
   if (TowerContext::current() == nullptr) return gradients;
   for (const Gradient& gradient : gradients) {
     if (!std::regex_match(gradient.variable->tower_free_name(), pattern_)) continue;
-    add_moving_summary(gradient.variable->tower_free_name() + "-grad/rms",
-                       gradient.value.square().mean().sqrt());
+    const std::string name = gradient.variable->tower_free_name() + "-grad";
+    add_moving_summary(name + "/rms", gradient.value.square().mean().sqrt());
+    // A copy: what comes later may write the gradient.
+    add_tensor_summary(name, gradient.value.clone(), {SummaryType::kHistogram});
   }
   return gradients;
 }

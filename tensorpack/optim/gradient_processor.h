@@ -8,7 +8,6 @@
 #include <functional>
 #include <optional>
 #include <regex>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,7 +63,6 @@ class ScaleGradient final : public GradientProcessor {
 
  private:
   std::vector<std::pair<std::regex, double>> rules_;
-  std::set<std::string> logged_;  // a step function is called several times before it is replayed
 };
 
 /// Throws an Error that names the variable when a gradient has a NaN or an infinity, in the run
@@ -84,7 +82,8 @@ class PrintGradient final : public GradientProcessor {
   std::regex pattern_;
 };
 
-/// Keeps a moving average of the root mean square of each gradient, named `<variable>-grad/rms`.
+/// Reports each gradient: a moving average of its root mean square, `<variable>-grad/rms`, and its
+/// `<variable>-grad-histogram`.
 class SummaryGradient final : public GradientProcessor {
  public:
   explicit SummaryGradient(const std::string& regex = ".*");
@@ -99,6 +98,7 @@ class GradProcessingOptimizer final : public Optimizer {
  public:
   GradProcessingOptimizer(Owned<Optimizer> optimizer, OwnedList<GradientProcessor> processors);
   void update(const Gradients& gradients) override;
+  HyperParams hyper_params() const override { return optimizer_->hyper_params(); }
 
  private:
   Owned<Optimizer> optimizer_;

@@ -5,6 +5,7 @@
 
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/optim/detail/check.h"
+#include "tensorpack/optim/detail/hyper_params.h"
 #include "tensorpack/optim/kernels.h"
 
 namespace tensorpack {
@@ -26,6 +27,15 @@ void LAMB::update(const Gradients& gradients) {
                   .beta2 = options_.beta2,
                   .epsilon = options_.epsilon,
                   .weight_decay = options_.weight_decay});
+}
+
+HyperParams LAMB::hyper_params() const {
+  return detail::hyper_params_of("LAMB", options_.scope,
+                                 {{"lr", fmt::to_string(options_.lr)},
+                                  {"beta1", fmt::to_string(options_.beta1)},
+                                  {"beta2", fmt::to_string(options_.beta2)},
+                                  {"epsilon", fmt::to_string(options_.epsilon)},
+                                  {"weight_decay", fmt::to_string(options_.weight_decay)}});
 }
 
 }  // namespace tensorpack

@@ -26,6 +26,7 @@ class LAMB final : public Optimizer {
  public:
   explicit LAMB(LAMBOptions options = {});
   void update(const Gradients& gradients) override;
+  HyperParams hyper_params() const override;
 
  private:
   LAMBOptions options_;

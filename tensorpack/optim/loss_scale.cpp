@@ -6,9 +6,22 @@
 #include <utility>
 
 #include "tensorpack/optim/apply_if.h"
+#include "tensorpack/optim/detail/hyper_params.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/thread_frame.h"
 
 namespace tensorpack {
+namespace {
+
+// Who has scaled the cost of the gradients to come. Towers may be called on several threads at
+// once.
+struct ScaledCost {
+  const LossScaleOptimizer* by = nullptr;
+};
+
+const LossScaleOptimizer*& who_has_scaled() { return ThreadFrame::current().get<ScaledCost>().by; }
+
+}  // namespace
 
 LossScaleOptimizer::LossScaleOptimizer(Owned<Optimizer> optimizer, LossScaleOptions options)
     : optimizer_(std::move(optimizer)), options_(std::move(options)) {
@@ -26,12 +39,12 @@ at::Tensor LossScaleOptimizer::scale() const {
 }
 
 at::Tensor LossScaleOptimizer::scale_cost(const at::Tensor& cost) {
-  has_scaled_ = true;
+  who_has_scaled() = this;
   return cost * scale().to(cost.device());
 }
 
 void LossScaleOptimizer::update(const Gradients& gradients) {
-  TP_CHECK(std::exchange(has_scaled_, false), "LossScaleOptimizer",
+  TP_CHECK(std::exchange(who_has_scaled(), nullptr) == this, "LossScaleOptimizer",
            "the cost was not scaled. Use minimize(), and put no other optimizer around this one.");
   at::Tensor scale = this->scale();
   const bool is_first_call = !has_scalar(options_.scope, "loss_scale/good_steps");
@@ -52,6 +65,11 @@ void LossScaleOptimizer::update(const Gradients& gradients) {
   const at::Tensor grown = at::where(grows, scale * options_.growth, scale);
   scale.copy_(at::where(is_good, grown, scale * options_.backoff));
   good_steps.masked_fill_(grows, 0);
+}
+
+HyperParams LossScaleOptimizer::hyper_params() const {
+  return detail::with_option(optimizer_->hyper_params(), options_.scope, "loss_scale",
+                             fmt::to_string(options_.first));
 }
 
 }  // namespace tensorpack

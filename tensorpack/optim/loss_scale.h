@@ -24,6 +24,7 @@ class LossScaleOptimizer final : public Optimizer {
  public:
   explicit LossScaleOptimizer(Owned<Optimizer> optimizer, LossScaleOptions options = {});
   void update(const Gradients& gradients) override;
+  HyperParams hyper_params() const override;
   at::Tensor scale_cost(const at::Tensor& cost) override;
 
  private:
@@ -31,7 +32,6 @@ class LossScaleOptimizer final : public Optimizer {
 
   Owned<Optimizer> optimizer_;
   LossScaleOptions options_;
-  bool has_scaled_ = false;  // scale_cost() was called for the gradients to come
 };
 
 }  // namespace tensorpack

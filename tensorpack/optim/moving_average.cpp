@@ -5,6 +5,7 @@
 
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/graph.h"
+#include "tensorpack/optim/detail/hyper_params.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -47,6 +48,11 @@ void MovingAverageOptimizer::update(const Gradients& gradients) {
     average_of(graph, *gradient.variable)
         .lerp_(value.detach(), take.to(value.options().requires_grad(false)));
   }
+}
+
+HyperParams MovingAverageOptimizer::hyper_params() const {
+  return detail::with_option(optimizer_->hyper_params(), options_.scope, "moving_average_decay",
+                             fmt::to_string(options_.decay));
 }
 
 VariableGetterScope use_moving_averages() {

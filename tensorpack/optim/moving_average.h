@@ -29,6 +29,7 @@ class MovingAverageOptimizer final : public Optimizer {
  public:
   explicit MovingAverageOptimizer(Owned<Optimizer> optimizer, MovingAverageOptions options = {});
   void update(const Gradients& gradients) override;
+  HyperParams hyper_params() const override;
 
  private:
   Owned<Optimizer> optimizer_;

@@ -114,10 +114,17 @@ at::Tensor Optimizer::get_slot(const Variable& variable, const std::string& slot
 }
 
 at::Tensor Optimizer::own_scalar(const std::string& scope, const std::string& name,
-                                 double first_value, c10::ScalarType dtype) const {
+                                 double first_value, c10::ScalarType dtype,
+                                 std::optional<c10::Device> device) const {
   const std::string scoped = name_in(scope, name);
+  CallScope& call = CallScope::current_or_throw("optimizer");
+  if (device && !has_scalar(scope, name)) {
+    call.graph().create_variable(
+        scoped, {},
+        {.init = init::constant(first_value), .role = VariableRole::kGlobal, .dtype = dtype},
+        *device, call.options().variable_prefix);
+  }
   const at::Tensor scalar = get_scalar_variable(scoped, first_value, dtype);
-  const CallScope& call = CallScope::current_or_throw("optimizer");
   Variable& variable = call.graph().variables().at(call.options().variable_prefix + scoped);
   if (variable.owner == nullptr) variable.owner = this;
   TP_CHECK(

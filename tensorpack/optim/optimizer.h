@@ -4,11 +4,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tensorpack/graph/initializer.h"
 #include "tensorpack/graph/variable_store.h"
+#include "tensorpack/utils/hyper_params.h"
 
 namespace tensorpack {
 
@@ -45,6 +47,9 @@ class Optimizer {
   /// Whether update() averages gradients over towers itself, where these are `is_local`.
   virtual bool averages_gradients() const { return false; }
 
+  /// Its name and its options, for reports: {"optimizer", "SGD"}, {"lr", "0.1"}.
+  virtual HyperParams hyper_params() const { return {}; }
+
  protected:
   /// What an optimizer is: updates the variables in place.
   virtual void update(const Gradients& gradients) = 0;
@@ -56,11 +61,12 @@ class Optimizer {
   /// get_slot() of every variable.
   static std::vector<at::Tensor> get_slots(const Gradients& gradients, const std::string& slot,
                                            const Initializer& init = {});
-  /// The scalar variable `<scope>/<name>`, or `name` in no scope. Throws an Error when another
-  /// optimizer of the graph has it: the two would share a learning rate, or count each other's
-  /// steps.
+  /// The scalar variable `<scope>/<name>`, or `name` in no scope; on `device`, if that is given.
+  /// Throws an Error when another optimizer of the graph has it: the two would share a learning
+  /// rate, or count each other's steps.
   at::Tensor own_scalar(const std::string& scope, const std::string& name, double first_value,
-                        c10::ScalarType dtype = c10::kFloat) const;
+                        c10::ScalarType dtype = c10::kFloat,
+                        std::optional<c10::Device> device = {}) const;
   /// Whether the tower at hand has that variable already.
   static bool has_scalar(const std::string& scope, const std::string& name);
 };

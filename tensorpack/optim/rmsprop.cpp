@@ -5,6 +5,7 @@
 
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/optim/detail/check.h"
+#include "tensorpack/optim/detail/hyper_params.h"
 #include "tensorpack/optim/kernels.h"
 
 namespace tensorpack {
@@ -28,6 +29,16 @@ void RMSProp::update(const Gradients& gradients) {
                      .epsilon = options_.epsilon,
                      .momentum = options_.momentum,
                      .weight_decay = options_.weight_decay});
+}
+
+HyperParams RMSProp::hyper_params() const {
+  return detail::hyper_params_of("RMSProp", options_.scope,
+                                 {{"lr", fmt::to_string(options_.lr)},
+                                  {"alpha", fmt::to_string(options_.alpha)},
+                                  {"epsilon", fmt::to_string(options_.epsilon)},
+                                  {"momentum", fmt::to_string(options_.momentum)},
+                                  {"centered", fmt::to_string(options_.centered)},
+                                  {"weight_decay", fmt::to_string(options_.weight_decay)}});
 }
 
 }  // namespace tensorpack

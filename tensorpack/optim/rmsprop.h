@@ -26,6 +26,7 @@ class RMSProp final : public Optimizer {
  public:
   explicit RMSProp(RMSPropOptions options = {});
   void update(const Gradients& gradients) override;
+  HyperParams hyper_params() const override;
 
  private:
   RMSPropOptions options_;

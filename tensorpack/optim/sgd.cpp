@@ -5,6 +5,7 @@
 
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/optim/detail/check.h"
+#include "tensorpack/optim/detail/hyper_params.h"
 #include "tensorpack/optim/kernels.h"
 #include "tensorpack/utils/error.h"
 
@@ -26,6 +27,14 @@ void SGD::update(const Gradients& gradients) {
                 {.momentum = options_.momentum,
                  .nesterov = options_.nesterov,
                  .weight_decay = options_.weight_decay});
+}
+
+HyperParams SGD::hyper_params() const {
+  return detail::hyper_params_of("SGD", options_.scope,
+                                 {{"lr", fmt::to_string(options_.lr)},
+                                  {"momentum", fmt::to_string(options_.momentum)},
+                                  {"nesterov", fmt::to_string(options_.nesterov)},
+                                  {"weight_decay", fmt::to_string(options_.weight_decay)}});
 }
 
 SGD Momentum(double lr, double momentum) { return SGD({.lr = lr, .momentum = momentum}); }

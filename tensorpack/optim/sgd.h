@@ -22,6 +22,7 @@ class SGD final : public Optimizer {
  public:
   explicit SGD(SGDOptions options = {});
   void update(const Gradients& gradients) override;
+  HyperParams hyper_params() const override;
 
  private:
   SGDOptions options_;

@@ -3,11 +3,15 @@
 
 #include <ATen/ATen.h>
 
+#include "tensorpack/graph/call_scope.h"
 #include "tensorpack/optim/apply_if.h"
+#include "tensorpack/optim/detail/hyper_params.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 namespace {
+
+constexpr const char* kSlot = "AccumGrad";
 
 Owned<Optimizer> checked(Owned<Optimizer> optimizer, const char* where) {
   TP_CHECK(static_cast<bool>(optimizer), where, "there is no optimizer. Pass one.");
@@ -26,19 +30,33 @@ AccumGradOptimizer::AccumGradOptimizer(Owned<Optimizer> optimizer, int64_t niter
 
 void AccumGradOptimizer::update(const Gradients& gradients) {
   const bool is_first_call = !has_scalar(options_.scope, "AccumGrad/step");
-  at::Tensor step = own_scalar(options_.scope, "AccumGrad/step", 0, at::kLong);
+  const bool exchanges = gradients[0].is_local &&
+                         CallScope::current_or_throw("AccumGradOptimizer").options().exchanges;
+  // Who has to know whether an exchange is due is the host: see Note [Deciding on the host].
+  const auto place = exchanges ? std::optional<c10::Device>(c10::kCPU) : std::nullopt;
+  at::Tensor step = own_scalar(options_.scope, "AccumGrad/step", 0, at::kLong, place);
   step.add_(1);
   const at::Tensor is_due = step.remainder(niter_).eq(0);
   Gradients sums;
   std::vector<at::Tensor> slots;
   for (const Gradient& gradient : gradients) {
-    slots.push_back(get_slot(*gradient.variable, "AccumGrad").add_(gradient.value));
+    slots.push_back(get_slot(*gradient.variable, kSlot).add_(gradient.value));
     const double factor = options_.average ? 1.0 / static_cast<double>(niter_) : 1.0;
     sums.push_back({gradient.variable, slots.back() * factor, gradient.is_local});
   }
-  if (gradients[0].is_local) sums = averaged(std::move(sums), is_due);
+  if (exchanges) sums = averaged(std::move(sums), is_due);
   detail::apply_gradients_if(is_due, *optimizer_, sums, is_first_call);
   for (at::Tensor& slot : slots) slot.masked_fill_(is_due.to(slot.device()), 0);
+}
+
+bool is_accumulated_gradient(const Variable& variable) {
+  return variable.role == VariableRole::kGlobal &&
+         variable.name.ends_with(std::string("/") + kSlot);
+}
+
+HyperParams AccumGradOptimizer::hyper_params() const {
+  return detail::with_option(optimizer_->hyper_params(), options_.scope, "accumulated_steps",
+                             std::to_string(niter_));
 }
 
 PostProcessOptimizer::PostProcessOptimizer(Owned<Optimizer> optimizer, Function function)

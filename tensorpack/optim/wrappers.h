@@ -29,6 +29,7 @@ class AccumGradOptimizer final : public Optimizer {
   AccumGradOptimizer(Owned<Optimizer> optimizer, int64_t niter, AccumGradOptions options = {});
   bool averages_gradients() const override { return true; }
   void update(const Gradients& gradients) override;
+  HyperParams hyper_params() const override;
 
  private:
   Owned<Optimizer> optimizer_;
@@ -36,12 +37,17 @@ class AccumGradOptimizer final : public Optimizer {
   AccumGradOptions options_;
 };
 
+/// Whether the variable is a slot of AccumGradOptimizer: a sum that towers may have each for
+/// itself.
+bool is_accumulated_gradient(const Variable& variable);
+
 /// Calls a function with every updated variable after the update. The function may write it.
 class PostProcessOptimizer final : public Optimizer {
  public:
   using Function = std::function<void(Variable& variable)>;
   PostProcessOptimizer(Owned<Optimizer> optimizer, Function function);
   void update(const Gradients& gradients) override;
+  HyperParams hyper_params() const override { return optimizer_->hyper_params(); }
 
  private:
   Owned<Optimizer> optimizer_;
@@ -55,6 +61,7 @@ class VariableAssignmentOptimizer final : public Optimizer {
   using Function = std::function<std::optional<at::Tensor>(const Variable& variable)>;
   VariableAssignmentOptimizer(Owned<Optimizer> optimizer, Function function);
   void update(const Gradients& gradients) override;
+  HyperParams hyper_params() const override { return optimizer_.hyper_params(); }
 
  private:
   PostProcessOptimizer optimizer_;

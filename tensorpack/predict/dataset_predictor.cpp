@@ -7,9 +7,7 @@ namespace tensorpack {
 
 DatasetPredictor::DatasetPredictor(PredictConfig config, Owned<DataFlow> data,
                                    const Devices& devices)
-    : towers_(std::move(config), devices),
-      data_(std::move(data)),
-      team_(std::make_unique<WorkerTeam>("predict", towers_.size())) {
+    : predict_(std::move(config), devices), data_(std::move(data)) {
   TP_CHECK(static_cast<bool>(data_), "DatasetPredictor", "there is no data. Pass a dataflow.");
 }
 
@@ -30,17 +28,12 @@ std::vector<std::vector<at::Tensor>> DatasetPredictor::all() {
 // One datapoint for each tower, or fewer at the end of the data.
 void DatasetPredictor::compute_some() {
   std::vector<DataPoint> datapoints;
-  while (datapoints.size() < towers_.size()) {
+  while (datapoints.size() < predict_.size()) {
     std::optional<DataPoint> datapoint = data_->next();
     if (!datapoint) break;
     datapoints.push_back(std::move(*datapoint));
   }
-  std::vector<std::vector<at::Tensor>> outputs(datapoints.size());
-  const auto failure = team_->run([&](size_t i) {
-    if (i < datapoints.size()) outputs[i] = towers_[i](datapoints[i]);
-  });
-  if (failure) std::rethrow_exception(failure->exception);
-  for (auto& output : outputs) results_.push_back(std::move(output));
+  for (auto& output : predict_(datapoints)) results_.push_back(std::move(output));
 }
 
 }  // namespace tensorpack

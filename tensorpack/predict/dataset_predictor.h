@@ -6,14 +6,12 @@
 #pragma once
 
 #include <deque>
-#include <memory>
 #include <optional>
 #include <vector>
 
 #include "tensorpack/dataflow/dataflow.h"
-#include "tensorpack/predict/multi_tower_predictor.h"
+#include "tensorpack/predict/data_parallel_predictor.h"
 #include "tensorpack/utils/owned_list.h"
-#include "tensorpack/utils/worker_team.h"
 
 namespace tensorpack {
 
@@ -33,10 +31,9 @@ class DatasetPredictor {
  private:
   void compute_some();
 
-  MultiTowerOfflinePredictor towers_;
+  DataParallelOfflinePredictor predict_;
   Owned<DataFlow> data_;
   std::deque<std::vector<at::Tensor>> results_;
-  std::unique_ptr<WorkerTeam> team_;  // a thread for each tower
 };
 
 }  // namespace tensorpack

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tensorpack/graph/graph.h"
+#include "tensorpack/graph/trace.h"
 #include "tensorpack/session/fusion_options.h"
 #include "tensorpack/tower/precision.h"
 
@@ -44,6 +45,9 @@ class Executor {
   virtual PreparedOp& prepare(const Op& op, const std::vector<at::Tensor>& inputs,
                               const std::vector<std::string>& fetches) = 0;
 
+  /// What was recorded of `op` most recently used, before it was lowered; null when nothing was.
+  virtual const Trace* recorded(const Op& /*op*/) const { return nullptr; }
+
   /// Prepares the op and runs it, on this thread.
   std::vector<at::Tensor> run(const Op& op, const std::vector<at::Tensor>& inputs,
                               const std::vector<std::string>& fetches) {
@@ -58,7 +62,7 @@ struct ExecutorOptions {
   bool verify = true;
   /// Compare it again before these runs of it, counted from 1, on the batch of the run; 0 for none.
   std::array<int64_t, 3> verify_again = {10, 100, 1000};
-  FusionOptions fusion = {};  ///< for ExecutorKind::kCudaGraph
+  FusionOptions fusion = {};  ///< not for ExecutorKind::kEager
 };
 
 std::unique_ptr<Executor> make_executor(ExecutorKind kind, Graph& graph,

@@ -8,7 +8,7 @@
 
 #include <set>
 
-#include "tensorpack/utils/torch_compat.h"
+#include "tensorpack/utils/wait_for_device.h"
 
 namespace tensorpack {
 

@@ -3,8 +3,10 @@
 
 #include <ATen/ATen.h>
 
+#include "tensorpack/cpu/passes/passes.h"
 #include "tensorpack/graph/passes/passes.h"
 #include "tensorpack/graph/program.h"
+#include "tensorpack/utils/logger.h"
 
 namespace tensorpack {
 namespace {
@@ -25,10 +27,23 @@ class ReplayRunner final : public ProgramRunner {
   Program program_;
 };
 
+void fuse_on_cpu(Trace& trace, const std::vector<std::string>& fetches,
+                 const FusionOptions& options) {
+  const size_t before = trace.nodes.size();
+  int fused = 0;
+  if (options.max_pool) fused += cpu::fuse_max_pool(trace);
+  if (options.convolutions) fused += cpu::choose_convolutions(trace);
+  if (fused == 0) return;
+  eliminate_dead_code(trace, fetches);
+  log::info_once("{} operators became {} that kernels of ours run.",
+                 before - trace.nodes.size() + fused, fused);
+}
+
 }  // namespace
 
-void Lowering::optimize(const Op&, Trace& trace, const std::vector<std::string>& fetches) const {
+void Lowering::optimize(const Op& op, Trace& trace, const std::vector<std::string>& fetches) const {
   tensorpack::optimize(trace, fetches);
+  if (op.device().is_cpu()) fuse_on_cpu(trace, fetches, fusion_);
   overlap_exchanges(trace);
 }
 

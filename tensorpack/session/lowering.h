@@ -18,9 +18,11 @@
 
 namespace tensorpack {
 
-/// How the programs of a session are made. This one runs them operator by operator, on any device.
+/// How the programs of a session are made. This one runs them operator by operator, on any device;
+/// on the CPU with kernels of ours as `fusion` says.
 class Lowering {
  public:
+  explicit Lowering(FusionOptions fusion = {}) : fusion_(fusion) {}
   virtual ~Lowering() = default;
 
   /// Rewrites what was recorded of `op` for the outputs that are fetched, keeping its meaning.
@@ -29,6 +31,9 @@ class Lowering {
   /// What runs an optimized trace.
   virtual std::unique_ptr<ProgramRunner> make_runner(const Op& op, const Trace& trace,
                                                      const std::vector<std::string>& fetches) const;
+
+ private:
+  FusionOptions fusion_;
 };
 
 /// Defined in cuda/ when the library is built with CUDA; throws an Error otherwise. Ops on CUDA are

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <mutex>
 #include <set>
 
@@ -71,9 +72,9 @@ std::string shapes_of(const Trace& trace) {
 
 // Verifying takes a second batch on the device; what fits without must train without.
 void verify_if_it_fits(Graph& graph, const LoweredOp& program,
-                       const std::vector<at::Tensor>& inputs, StateGuard& guard) {
+                       const std::function<std::vector<at::Tensor>()>& batch, StateGuard& guard) {
   try {
-    verify(graph, program, inputs, guard);
+    verify(graph, program, batch(), guard);
   } catch (const c10::OutOfMemoryError&) {
     log::warning(
         "Op '{}' was not verified: {} has no room for another batch. Train a few steps with a "
@@ -151,6 +152,11 @@ PreparedOp& ProgramExecutor::prepare(const Op& op, const std::vector<at::Tensor>
   return prepare_anew(op, inputs, fetches);
 }
 
+const Trace* ProgramExecutor::recorded(const Op& op) const {
+  const auto found = variants_.find(&op.state());
+  return found == variants_.end() || found->second.empty() ? nullptr : &found->second.front().trace;
+}
+
 ProgramExecutor::Variant* ProgramExecutor::find_variant(Variants& variants,
                                                         const std::vector<at::Tensor>& inputs) {
   for (auto variant = variants.begin(); variant != variants.end(); ++variant) {
@@ -211,8 +217,9 @@ ProgramExecutor::LoweredProgram& ProgramExecutor::program_for(
   if (options_.verify) {
     guard.save_what_is_written_by(variant.trace);
     const bool is_first = variant.programs.size() == 1;
-    verify_if_it_fits(graph_, {op, variant.trace, optimized, fetches, *lowering_, is_first},
-                      another_batch(inputs), guard);
+    verify_if_it_fits(
+        graph_, {op, variant.trace, optimized, fetches, *lowering_, is_first},
+        [&] { return another_batch(inputs); }, guard);
   }
   auto runner = lowering_->make_runner(op, optimized, fetches);
   known = std::make_unique<LoweredProgram>(
@@ -230,8 +237,9 @@ void ProgramExecutor::verify_again_if_due(const Op& op, Variant& variant, Lowere
   StateGuard guard(graph_, {op.state().generator});
   guard.add(variant.foreign.saved_again());
   guard.save_what_is_written_by(variant.trace);
-  verify_if_it_fits(graph_, {op, variant.trace, program.optimized, program.fetches, *lowering_},
-                    inputs, guard);
+  verify_if_it_fits(
+      graph_, {op, variant.trace, program.optimized, program.fetches, *lowering_},
+      [&] { return inputs; }, guard);
 }
 
 void ProgramExecutor::add_variant(const Op& op, Variants& variants, Variant variant) {

@@ -25,6 +25,8 @@ class ProgramExecutor final : public Executor {
   PreparedOp& prepare(const Op& op, const std::vector<at::Tensor>& inputs,
                       const std::vector<std::string>& fetches) override;
 
+  const Trace* recorded(const Op& op) const override;
+
   /// How often an op was recorded so far.
   size_t recordings() const { return recordings_; }
 

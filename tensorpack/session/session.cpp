@@ -293,6 +293,7 @@ Trace Session::trace(const Op& op) {
   TP_CHECK(op && op.state().kind == Op::State::Kind::kProgram, "trace",
            "'{}' is not a recorded function. Pass an op made by define().", op.name());
   const std::lock_guard lock(mutex_);
+  if (const Trace* trace = executor_->recorded(op)) return *trace;
   std::vector<at::Tensor> inputs;
   for (const TensorSpec& spec : op.inputs()) inputs.push_back(spec.trial_value(op.device()));
   const FreshFrame frame;

@@ -38,7 +38,7 @@ struct SessionOptions {
   /// Compare it again before these runs of it, counted from 1: what one batch did not show, a later
   /// one may. Each takes the time of a few steps; 0 for none. Counts if `verify` is on.
   std::array<int64_t, 3> verify_again = {10, 100, 1000};
-  /// Which operators become fused kernels on CUDA.
+  /// Which operators become kernels of ours.
   FusionOptions fusion = {};
 };
 
@@ -62,8 +62,9 @@ class Session {
   /// The value of one tensor of a tower.
   at::Tensor run(const TensorRef& tensor, const Feeds& feeds = {});
 
-  /// The operators that a run of a program op executes, recorded on zeros of the trial shapes; see
-  /// graph/dump.h for ways to look at them. Changes nothing.
+  /// The operators that a run of a program op executes, before they are rewritten: of the last run,
+  /// or, where there was none, recorded on zeros of the trial shapes. See graph/dump.h for ways to
+  /// look at them. Changes nothing.
   Trace trace(const Op& op);
 
   /// Throws an Error with the nearest names, said to come from `where`, unless `op` can give

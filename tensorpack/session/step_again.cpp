@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
 #include <set>
@@ -20,12 +21,10 @@ namespace tensorpack {
 namespace {
 
 OperatorOrigin origin_of(const Node& node) {
-  OperatorOrigin origin{.op = node.op.operator_name().name, .layer = node.scope};
-  if (node.scope.starts_with(kGradientScope)) {
-    origin.is_backward = true;
-    origin.layer = node.scope.substr(std::min(node.scope.size(), kGradientScope.size() + 1));
-  }
-  return origin;
+  LayerOfOperator place = layer_of_scope(node.scope);
+  return {.op = node.op.operator_name().name,
+          .layer = std::move(place.layer),
+          .is_backward = place.is_backward};
 }
 
 // What numbers of a tensor are not finite.
@@ -112,8 +111,8 @@ class FaultSearch {
 };
 
 // The surroundings in which a session runs the function of an op.
-struct FunctionScope {
-  explicit FunctionScope(const Session& session) : precision(session.options().precision) {}
+struct Surroundings {
+  explicit Surroundings(const Session& session) : precision(session.options().precision) {}
   MixedPrecision plain{Precision::kFloat32};
   FreshFrame frame;
   TowerPrecision precision;
@@ -172,7 +171,7 @@ std::string OperatorOrigin::describe() const {
 std::optional<NotFinite> find_not_finite(Session& session, const Op& op,
                                          const std::vector<at::Tensor>& inputs) {
   check_is_program(op);
-  const FunctionScope scope(session);
+  const Surroundings scope(session);
   const StateGuard guard(session.graph(), {op.state().generator});
   const RecordedOp recorded = record_op(session.graph(), op, inputs, /*keep_results=*/true);
   guard.restore();  // variables are looked at as they were
@@ -184,14 +183,17 @@ std::vector<OperatorTime> time_operators(Session& session, const Op& op,
   check_is_program(op);
   TP_CHECK(repetitions > 0, "time_operators", "there must be at least one repetition, got {}.",
            repetitions);
-  const FunctionScope scope(session);
+  const Surroundings scope(session);
+  const c10::DeviceGuard on_device(op.device());  // fused kernels run on the current one
   StateGuard guard(session.graph(), {op.state().generator});
   Trace trace = record_op(session.graph(), op, inputs).recording.trace;
-  const bool is_fused = op.device().is_cuda() &&
-                        session.options().executor != ExecutorKind::kReplay &&
-                        session.options().executor != ExecutorKind::kEager;
+  const ExecutorKind executor = session.options().executor;
+  const FusionOptions fusion =
+      executor == ExecutorKind::kEager ? FusionOptions::none() : session.options().fusion;
+  const bool is_captured = op.device().is_cuda() && executor != ExecutorKind::kReplay &&
+                           executor != ExecutorKind::kEager;
   const auto lowering =
-      is_fused ? make_cuda_lowering(session.options().fusion) : std::make_unique<Lowering>();
+      is_captured ? make_cuda_lowering(fusion) : std::make_unique<Lowering>(fusion);
   lowering->optimize(op, trace, {});
   guard.save_what_is_written_by(trace);
 

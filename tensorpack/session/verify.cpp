@@ -8,6 +8,7 @@
 #include <map>
 
 #include "tensorpack/graph/checksum.h"
+#include "tensorpack/graph/host_copy.h"
 #include "tensorpack/graph/operator_watch.h"
 #include "tensorpack/graph/phase_log.h"
 #include "tensorpack/graph/record_op.h"
@@ -19,18 +20,18 @@
 namespace tensorpack {
 namespace {
 
+// In the same memory format, and in no more memory than it takes.
 at::Tensor other_batch(const at::Tensor& input) {
   if (input.numel() == 0) return input;
-  at::Tensor other = input.dim() > 0 && input.size(0) > 1
-                         ? input.roll(1, 0)
-                         : input.flatten().roll(1).reshape(input.sizes());
-  if (other.is_floating_point()) other = other * 0.875;
-  return at::empty_like(input).copy_(other);  // in the same memory format
-}
-
-// A copy in the memory of the host: a device may have no room for everything twice.
-at::Tensor on_host(const at::Tensor& tensor) {
-  return tensor.is_cuda() ? tensor.detach().cpu() : tensor.detach().clone();
+  at::Tensor other = at::empty_like(input);
+  if (input.dim() > 0 && input.size(0) > 1) {
+    const int64_t rows = input.size(0);
+    other.narrow(0, 1, rows - 1).copy_(input.narrow(0, 0, rows - 1));
+    other.narrow(0, 0, 1).copy_(input.narrow(0, rows - 1, 1));
+  } else {
+    other.copy_(input.flatten().roll(1).reshape(input.sizes()));
+  }
+  return other.is_floating_point() ? other.mul_(0.875) : other;
 }
 
 // On CUDA kernels that add up in any order make a function differ from itself by this.
@@ -72,7 +73,9 @@ class Verification {
   Verification(Graph& graph, const LoweredOp& program, const std::vector<at::Tensor>& inputs,
                StateGuard& guard)
       : graph_(graph), program_(program), op_(program.op), guard_(guard) {
-    for (const at::Tensor& input : inputs) inputs_.push_back(on_host(input));
+    for (const at::Tensor& input : inputs) {
+      inputs_.push_back(input.is_cuda() ? host_copy(input) : input);
+    }
   }
 
   void run() {
@@ -177,7 +180,7 @@ class Verification {
   // To last while something else runs, without the offset it started with.
   Outcome kept(Outcome outcome, double offset = 0) const {
     for (NamedTensors* tensors : {&outcome.outputs, &outcome.variables}) {
-      for (auto& [name, tensor] : *tensors) tensor = on_host(tensor);
+      for (auto& [name, tensor] : *tensors) tensor = host_copy(tensor);
     }
     guard_.restore();
     if (offset == 0) return outcome;
@@ -215,7 +218,7 @@ class Verification {
   // Among those that are not fetched: "the tensor 'cost'", or "".
   std::string first_output_that_differs(const Outcome& function) const {
     const std::vector<std::string> names = compared_outputs();
-    const Lowering plain;
+    const Lowering plain(FusionOptions::none());
     Trace trace = program_.recorded;
     plain.optimize(op_, trace, names);
     const std::vector<at::Tensor> values = [&] {
@@ -249,7 +252,7 @@ class Verification {
 
   // A program may write to its inputs.
   void put_back(const std::vector<at::Tensor>& inputs) const {
-    for (size_t i = 0; i < inputs.size(); ++i) inputs[i].copy_(inputs_[i]);
+    for (size_t i = 0; i < inputs.size(); ++i) inputs[i].copy_(inputs_[i], /*non_blocking=*/true);
   }
 
   RecordedOp record(bool keep_results = false) const {
@@ -312,7 +315,10 @@ class Verification {
 std::vector<at::Tensor> another_batch(const std::vector<at::Tensor>& inputs) {
   at::NoGradGuard no_grad;
   std::vector<at::Tensor> batch;
-  for (const at::Tensor& input : inputs) batch.push_back(other_batch(on_host(input)));
+  for (const at::Tensor& input : inputs) {
+    const at::Tensor other = other_batch(input.detach());
+    batch.push_back(other.is_cuda() ? host_copy(other) : other);
+  }
   return batch;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What stands in for cuda/ when libtorch has no CUDA.
+#include "tensorpack/session/device_memory.h"
 #include "tensorpack/session/lowering.h"
 #include "tensorpack/utils/error.h"
 
@@ -11,5 +12,9 @@ std::unique_ptr<Lowering> make_cuda_lowering(FusionOptions) {
                    "CUDA. Build it with a CUDA libtorch (cmake --preset cuda), or use "
                    "ExecutorKind::kDefault.");
 }
+
+std::vector<int64_t> peak_device_memory() { return {}; }
+
+void reset_peak_device_memory() {}
 
 }  // namespace tensorpack

@@ -43,6 +43,10 @@ void SingleCostTrainer::setup_graph(std::vector<TensorSpec> inputs, Owned<InputS
   setup_train_op();
 }
 
+HyperParams SingleCostTrainer::hyper_params() const {
+  return optimizer_ ? optimizer_->hyper_params() : HyperParams();
+}
+
 Op SingleCostTrainer::define_update() {
   return define("train_op", [optimizer = optimizer_](TowerContext& tower) {
     minimize(*optimizer, cost_of(tower));

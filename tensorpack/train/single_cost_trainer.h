@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "tensorpack/optim/optimizer.h"
@@ -21,6 +22,9 @@ class SingleCostTrainer : public TowerTrainer {
   void setup_graph(std::vector<TensorSpec> inputs, Owned<InputSource> input, TowerFunc get_cost,
                    Owned<Optimizer> optimizer);
 
+  /// Those of the optimizer.
+  HyperParams hyper_params() const override;
+
  protected:
   /// Sets train_op from the towers: by default to the update of each.
   virtual void setup_train_op() { set_train_op(define_update()); }
@@ -35,13 +39,15 @@ class SingleCostTrainer : public TowerTrainer {
 /// One tower, one device: computes the gradients and applies them.
 class SimpleTrainer final : public SingleCostTrainer {
  public:
-  using SingleCostTrainer::SingleCostTrainer;
+  explicit SimpleTrainer(GraphOptions graph = {}) : SingleCostTrainer(graph) {}
+  explicit SimpleTrainer(std::shared_ptr<Graph> graph) : SingleCostTrainer(std::move(graph)) {}
 };
 
 /// SimpleTrainer that insists on a QueueInput.
 class QueueInputTrainer final : public SingleCostTrainer {
  public:
-  using SingleCostTrainer::SingleCostTrainer;
+  explicit QueueInputTrainer(GraphOptions graph = {}) : SingleCostTrainer(graph) {}
+  explicit QueueInputTrainer(std::shared_ptr<Graph> graph) : SingleCostTrainer(std::move(graph)) {}
 
  protected:
   void setup_train_op() override;

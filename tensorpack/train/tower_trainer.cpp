@@ -132,7 +132,9 @@ class SyncVariables final : public Callback {
     if (copies > 0) log::info("{} variables were copied to the replicas of towers.", copies);
   }
   void trigger_epoch() override {
-    if (every_epoch_) sync();
+    if (!every_epoch_) return;
+    average_accumulated_gradients(graph(), trainer().processes());
+    sync();
   }
 
  private:

@@ -277,7 +277,7 @@ void Trainer::run_epoch(const SignalWatch& signals, SharedMachine& machine, int6
     }
     callbacks_.trigger_step();
     machine.look();
-    if (signals.received() != 0) end_by_signal(signals.received());
+    if (const int signal = signal_after_step(signals)) end_by_signal(signal);
   }
   const double seconds = timer.seconds();
   callbacks_.after_epoch();
@@ -285,7 +285,16 @@ void Trainer::run_epoch(const SignalWatch& signals, SharedMachine& machine, int6
             humanize_time(seconds));
   callbacks_.trigger_epoch();
   if (end_of_data) std::rethrow_exception(end_of_data);
-  if (signals.received() != 0) end_by_signal(signals.received());
+  if (const int signal = signal_after_step(signals)) end_by_signal(signal);
+}
+
+// Several processes end after the same step, whichever of them was sent the signal: what they save
+// is complete then. Ctrl-C is not waited with.
+int Trainer::signal_after_step(const SignalWatch& signals) {
+  const int received = signals.received();
+  if (!processes_ || received == SIGINT) return received;
+  if (received != 0) processes_->ask_to_end(received);
+  return processes_->signal_to_end_by(loop_.global_step);
 }
 
 // A step whose data does not come is not made; then the training stands after the step before it.
@@ -324,7 +333,8 @@ void Trainer::end_epoch_early(const std::exception_ptr& end_of_data, int64_t ste
 // Schedulers send SIGTERM some time before they kill: save what there is. Ctrl-C is for those who
 // do not want to wait.
 void Trainer::end_by_signal(int signal) {
-  if (signal != SIGINT && is_chief_) {
+  const bool all_are_here = processes_ && processes_->ends_here();
+  if (signal != SIGINT && (is_chief_ || all_are_here)) {
     for (Callback& callback : callbacks_.all()) callback.on_terminate();
   }
   throw Interrupted(signal);

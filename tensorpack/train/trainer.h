@@ -110,6 +110,7 @@ class Trainer : public TrainerBase {
   void run_epoch(const SignalWatch& signals, class SharedMachine& machine, int64_t starting_step);
   std::exception_ptr run_step_or_end();
   void end_epoch_early(const std::exception_ptr& end_of_data, int64_t steps);
+  int signal_after_step(const SignalWatch& signals);
   [[noreturn]] void end_by_signal(int signal);
 
   Callbacks callbacks_;

@@ -2,6 +2,7 @@
 // After the specification of the xxHash algorithm; little-endian machines only.
 #include "tensorpack/utils/hash.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -11,6 +12,9 @@ namespace tensorpack {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
+
+using Lanes = std::array<std::uint64_t, 4>;
+constexpr std::ptrdiff_t kStripe = sizeof(Lanes);
 
 constexpr std::uint64_t kPrime1 = 0x9E3779B185EBCA87;
 constexpr std::uint64_t kPrime2 = 0xC2B2AE3D27D4EB4F;
@@ -33,16 +37,20 @@ std::uint64_t merge(std::uint64_t hash, std::uint64_t lane) {
   return (hash ^ mix(0, lane)) * kPrime1 + kPrime4;
 }
 
-// Four lanes, so that the processor can work on four words at once.
-std::uint64_t hash_stripes(const unsigned char*& bytes, const unsigned char* end,
-                           std::uint64_t seed) {
-  std::array<std::uint64_t, 4> lanes = {seed + kPrime1 + kPrime2, seed + kPrime2, seed,
-                                        seed - kPrime1};
-  for (; end - bytes >= 32; bytes += 32) {
-    for (std::size_t i = 0; i < 4; ++i) {
-      lanes[i] = mix(lanes[i], load<std::uint64_t>(bytes + 8 * i));
+// Four lanes, so that the processor can work on four words at once. Returns where it stopped.
+const unsigned char* mix_stripes(Lanes& lanes, const unsigned char* bytes,
+                                 const unsigned char* end) {
+  Lanes mixed = lanes;  // a copy, to stay in registers
+  for (; end - bytes >= kStripe; bytes += kStripe) {
+    for (std::size_t i = 0; i < mixed.size(); ++i) {
+      mixed[i] = mix(mixed[i], load<std::uint64_t>(bytes + 8 * i));
     }
   }
+  lanes = mixed;
+  return bytes;
+}
+
+std::uint64_t join(const Lanes& lanes) {
   std::uint64_t hash = std::rotl(lanes[0], 1) + std::rotl(lanes[1], 7) + std::rotl(lanes[2], 12) +
                        std::rotl(lanes[3], 18);
   for (const std::uint64_t lane : lanes) hash = merge(hash, lane);
@@ -63,14 +71,38 @@ std::uint64_t hash_rest(const unsigned char* bytes, const unsigned char* end, st
 
 }  // namespace
 
-std::uint64_t xxh64(std::string_view text, std::uint64_t seed) {
+Xxh64::Xxh64(std::uint64_t seed)
+    : seed_(seed), lanes_{seed + kPrime1 + kPrime2, seed + kPrime2, seed, seed - kPrime1} {}
+
+void Xxh64::add(std::string_view text) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
   const unsigned char* end = bytes + text.size();
-  std::uint64_t hash = text.size() >= 32 ? hash_stripes(bytes, end, seed) : seed + kPrime5;
-  hash = hash_rest(bytes, end, hash + text.size());
+  size_ += text.size();
+  if (rest_size_ > 0) {  // of the text before
+    const std::size_t taken = std::min(rest_.size() - rest_size_, text.size());
+    std::memcpy(rest_.data() + rest_size_, bytes, taken);
+    rest_size_ += taken;
+    bytes += taken;
+    if (rest_size_ < rest_.size()) return;
+    mix_stripes(lanes_, rest_.data(), rest_.data() + rest_.size());
+  }
+  bytes = mix_stripes(lanes_, bytes, end);
+  rest_size_ = static_cast<std::size_t>(end - bytes);
+  if (rest_size_ > 0) std::memcpy(rest_.data(), bytes, rest_size_);
+}
+
+std::uint64_t Xxh64::value() const {
+  std::uint64_t hash = size_ >= kStripe ? join(lanes_) : seed_ + kPrime5;
+  hash = hash_rest(rest_.data(), rest_.data() + rest_size_, hash + size_);
   hash = (hash ^ (hash >> 33)) * kPrime2;
   hash = (hash ^ (hash >> 29)) * kPrime3;
   return hash ^ (hash >> 32);
+}
+
+std::uint64_t xxh64(std::string_view bytes, std::uint64_t seed) {
+  Xxh64 hash(seed);
+  hash.add(bytes);
+  return hash.value();
 }
 
 }  // namespace tensorpack

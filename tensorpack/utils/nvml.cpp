@@ -17,9 +17,6 @@ struct Nvml::Functions {
     unsigned gpu;
     unsigned memory;
   };
-  struct Memory {
-    unsigned long long total, free, used;
-  };
 
   void* library = nullptr;
   int (*init)() = nullptr;
@@ -27,7 +24,6 @@ struct Nvml::Functions {
   int (*device_count)(unsigned*) = nullptr;
   int (*device_handle)(unsigned, void**) = nullptr;
   int (*utilization)(void*, Utilization*) = nullptr;
-  int (*memory)(void*, Memory*) = nullptr;
 
   template <typename Function>
   bool find(Function& function, const char* name) {
@@ -40,8 +36,7 @@ struct Nvml::Functions {
     return library != nullptr && find(init, "nvmlInit_v2") && find(shutdown, "nvmlShutdown") &&
            find(device_count, "nvmlDeviceGetCount_v2") &&
            find(device_handle, "nvmlDeviceGetHandleByIndex_v2") &&
-           find(utilization, "nvmlDeviceGetUtilizationRates") &&
-           find(memory, "nvmlDeviceGetMemoryInfo");
+           find(utilization, "nvmlDeviceGetUtilizationRates");
   }
 
   ~Functions() {
@@ -97,13 +92,6 @@ double Nvml::utilization(int device) const {
   check(functions_->utilization(handles_.at(static_cast<size_t>(device)), &rates),
         "nvmlDeviceGetUtilizationRates");
   return rates.gpu;
-}
-
-uint64_t Nvml::used_memory(int device) const {
-  Functions::Memory memory{};
-  check(functions_->memory(handles_.at(static_cast<size_t>(device)), &memory),
-        "nvmlDeviceGetMemoryInfo");
-  return memory.used;
 }
 
 }  // namespace tensorpack

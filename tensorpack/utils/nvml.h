@@ -2,7 +2,6 @@
 // What NVIDIA's driver tells of its devices, by a library that is opened when it is needed.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,8 +20,6 @@ class Nvml {
   int devices() const { return static_cast<int>(handles_.size()); }
   /// The share of the last moments in which a kernel ran, in percent. Throws Error.
   double utilization(int device) const;
-  /// How many bytes are in use, by all processes. Throws Error.
-  uint64_t used_memory(int device) const;
 
  private:
   struct Functions;

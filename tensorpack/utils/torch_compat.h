@@ -37,8 +37,8 @@ inline void set_autocast(c10::DeviceType device, bool enabled, c10::ScalarType d
 #endif
 }
 
-/// Waits on this thread until the work before the event is done.
-inline void wait_for(const c10::Event& event) {
+/// Waits on this thread until the work before the event is done. See wait_for_device.h.
+inline void synchronize(const c10::Event& event) {
 #if TENSORPACK_TORCH_AT_LEAST(2, 4)
   event.synchronize();
 #else

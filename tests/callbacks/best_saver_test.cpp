@@ -9,8 +9,10 @@
 #include "tensorpack/callbacks/early_stopping.h"
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/checkpoint/checkpoint.h"
+#include "tensorpack/checkpoint/checkpoint_writer.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
+#include "tests/callbacks/report.h"
 #include "tests/support/capture.h"
 #include "tests/support/event_recorder.h"
 #include "tests/support/fake_trainer.h"
@@ -22,14 +24,6 @@ namespace fs = std::filesystem;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
-
-// Reports one value of "error" after each epoch.
-CallbackFactory report(std::vector<double> values) {
-  return CallbackFactory({.trigger = [values = std::move(values)](Callback& self) {
-    const double value = values.at(static_cast<size_t>(self.epoch_num() - 1));
-    self.trainer().monitors().put_scalar("error", value);
-  }});
-}
 
 class BestSaverTest : public testing::Test {
  protected:
@@ -90,6 +84,21 @@ TEST_F(BestSaverTest, ARestartDoesNotForgetTheBest) {
     second.run_one_epoch(3);
   });
   EXPECT_EQ(step_of("min-error"), 4) << "2 is not better than 1";
+}
+
+// The second is not written: its directory is gone. The third is worse, but better than the first.
+TEST_F(BestSaverTest, WhatCannotBeWrittenIsNotTheBest) {
+  const fs::path gone = dir_ / "gone";
+  CallbackFactory meddle({.trigger = [gone](Callback& self) {
+    wait_for_checkpoints();
+    if (self.epoch_num() == 2) fs::remove_all(gone);
+    if (self.epoch_num() == 3) fs::create_directories(gone);
+  }});
+  const std::string output = train({report({3, 1, 2}), std::move(meddle),
+                                    MinSaver("error", {.checkpoint_dir = gone, .retries = 0})},
+                                   3);
+  EXPECT_THAT(output, HasSubstr("[MinSaver] the checkpoint of step 4 was not saved"));
+  EXPECT_EQ(step_of("gone/min-error"), 6);
 }
 
 TEST_F(BestSaverTest, NeedsADirectoryAndAName) {

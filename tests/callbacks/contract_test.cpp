@@ -36,6 +36,7 @@
 #include "tensorpack/utils/logger.h"
 #include "tests/support/act_at.h"
 #include "tests/support/capture.h"
+#include "tests/support/declared_classes.h"
 #include "tests/support/fake_trainer.h"
 
 namespace tensorpack {
@@ -252,6 +253,30 @@ TEST_P(CallbackContractTest, GoesOnFromItsOwnState) {
     second.run_one_epoch(3);
     EXPECT_EQ(second.callbacks().after_train(), nullptr);
   });
+}
+
+const std::filesystem::path kSources = TENSORPACK_SOURCE_DIR;
+
+TEST(AllCallbacksTest, KeepTheContract) {
+  std::set<std::string> expected =
+      classes_derived_from("Callback", kSources / "tensorpack/callbacks");
+  for (const char* base : {"ProxyCallback", "HyperParamSetter", "BestSaver"}) {
+    ASSERT_EQ(expected.erase(base), 1u) << base;  // there is nothing but classes derived from it
+  }
+  std::set<std::string> tested;
+  for (const Case& one : all_cases()) tested.insert(one.name.substr(0, one.name.find('(')));
+  EXPECT_EQ(tested, expected);
+}
+
+// Two that every trainer has, and nobody writes.
+TEST(AllCallbacksTest, AreInTheTutorial) {
+  const std::string text = read_file(kSources / "docs/tutorial/callback.md") +
+                           read_file(kSources / "docs/tutorial/summary.md");
+  for (const Case& one : all_cases()) {
+    const std::string name = one.name.substr(0, one.name.find('('));
+    if (name == "MaintainStepCounter" || name == "RunMonitors") continue;
+    EXPECT_THAT(text, testing::HasSubstr("`" + name)) << "not in callback.md or summary.md";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CallbackContractTest, testing::ValuesIn(all_cases()),

@@ -11,6 +11,7 @@
 #include "tensorpack/callbacks/stat_monitor_param_setter.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
+#include "tests/callbacks/report.h"
 #include "tests/support/act_at.h"
 #include "tests/support/capture.h"
 #include "tests/support/fake_trainer.h"
@@ -226,14 +227,6 @@ TEST_F(HumanHyperParamSetterTest, WhatIsNoNumberIsAWarning) {
   std::ofstream(dir_ / "hyper.txt") << "knob:fast\n";
   EXPECT_THAT(train(seen_), HasSubstr("'knob:fast' in '"));
   EXPECT_THAT(seen_.all, IsEmpty());
-}
-
-// Reports one value after each epoch.
-CallbackFactory report(std::vector<double> values) {
-  return CallbackFactory({.trigger = [values = std::move(values)](Callback& self) {
-    self.trainer().monitors().put_scalar("error",
-                                         values.at(static_cast<size_t>(self.epoch_num() - 1)));
-  }});
 }
 
 StatMonitorParamSetter plateau(Assignments& seen, bool reverse = false) {

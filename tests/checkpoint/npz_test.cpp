@@ -8,6 +8,7 @@
 
 #include "tensorpack/checkpoint/safetensors.h"
 #include "tensorpack/utils/fs.h"
+#include "tests/checkpoint/same.h"
 #include "tests/support/child_process.h"
 #include "tests/support/throws.h"
 
@@ -15,10 +16,6 @@ namespace tensorpack::test {
 namespace {
 
 using testing::HasSubstr;
-
-bool same(const at::Tensor& a, const at::Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && torch::equal(a, b);
-}
 
 // Tensors of every type that NumPy has, too, and of shapes that are easily got wrong.
 NamedTensors all_kinds() {

@@ -10,6 +10,7 @@
 
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
+#include "tests/checkpoint/same.h"
 
 namespace tensorpack::test {
 namespace {
@@ -23,10 +24,6 @@ std::string file_with(const std::string& header, const std::string& data) {
   const uint64_t length = header.size();
   std::memcpy(bytes.data(), &length, 8);
   return bytes + header + data;
-}
-
-bool same(const at::Tensor& a, const at::Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && torch::equal(a, b);
 }
 
 class SafetensorsTest : public testing::Test {

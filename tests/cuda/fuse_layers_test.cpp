@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cmath>
+
 #include "tensorpack/cuda/passes/passes.h"
 #include "tensorpack/graph/passes/passes.h"
 #include "tests/cuda/fusion.h"
@@ -135,6 +137,99 @@ TEST(MaxPoolFusionTest, PlacesTakeAByte) {
   const Value& places = trace.values[node.results[1].ids[0]];
   EXPECT_EQ(places.options.dtype(), at::kByte);
   EXPECT_EQ(places.storage_bytes, 2 * 8 * 2 * 2);
+}
+
+// Two convolutions with bias, relu and pooling of overlapping windows, trained.
+class PoolingFirstTest : public testing::Test {
+ protected:
+  void trace(bool reads_unpooled = false) {
+    trace_ = trace_of(input_, variables_, [&](const Tensors& in) -> NamedTensors {
+      at::Tensor x = in[0];
+      for (size_t i = 0; i < 4; i += 2) {
+        x = at::relu(at::conv2d(x, variables_[i], variables_[i + 1], 1, 1));
+        if (reads_unpooled) x = x + x.mean();
+        x = at::max_pool2d(x, {3, 3}, {2, 2}, {1, 1});
+      }
+      const auto grads = torch::autograd::grad({x.square().sum()}, variables_);
+      return {{"a", grads[0]}, {"b", grads[1]}, {"c", grads[2]}, {"d", grads[3]}, {"x", x}};
+    });
+    tensorpack::optimize(trace_, fetches_);
+  }
+  // Gradients are sums of many numbers that nearly cancel: the largest sets the scale.
+  void expect_same_as(const Tensors& expected) {
+    const Tensors values = outcome_of(trace_, input_, variables_);
+    ASSERT_EQ(values.size(), expected.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      const at::Tensor difference = (values[i] - expected[i]).abs().max();
+      EXPECT_LE(difference.item<float>(), 1e-4F * expected[i].abs().max().item<float>()) << i;
+      EXPECT_EQ(values[i].strides(), expected[i].strides()) << i;
+    }
+  }
+  static at::Tensor filters() {
+    return at::randn({8, 8, 3, 3})
+        .contiguous(at::MemoryFormat::ChannelsLast)
+        .set_requires_grad(true);
+  }
+
+  const std::vector<std::string> fetches_ = {"a", "b", "c", "d", "x"};
+  const Tensors input_ = {at::randn({2, 8, 9, 7}).contiguous(at::MemoryFormat::ChannelsLast)};
+  const Tensors variables_ = {filters(), at::randn({8}).set_requires_grad(true), filters(),
+                              at::randn({8}).set_requires_grad(true)};
+  Trace trace_;
+};
+
+TEST_F(PoolingFirstTest, BiasAndReluFollowThePoolingBothWays) {
+  trace();
+  const Tensors expected = outcome_of(trace_, input_, variables_);
+  EXPECT_EQ(pool_before_relu(trace_, at::kCPU), 2);
+  EXPECT_THAT(operators(trace_), Not(Contains("aten::relu")));
+  EXPECT_EQ(count(trace_, "aten::threshold_backward"), 2);
+  expect_same_as(expected);
+  for (const Node& node : trace_.nodes) {
+    if (node.op_name() != "tensorpack::bias_relu") continue;
+    const Value& value = trace_.values[node.results[0].ids[0]];
+    EXPECT_LE(value.sizes[2], 5);  // pooled
+  }
+  // What follows finds its patterns.
+  EXPECT_EQ(fuse_max_pool(trace_, at::kCPU), 4);
+  fuse_bias_relu(trace_, at::kCPU);
+  expose_biases(trace_, at::kCPU);
+  fuse_pointwise(trace_, at::kCPU);
+  fuse_column_sums(trace_, at::kCPU);
+  eliminate_dead_code(trace_, fetches_);
+  expect_same_as(expected);
+}
+
+TEST_F(PoolingFirstTest, WithoutABackwardPassItMovesAsWell) {
+  Trace trace = trace_of(input_, variables_, [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor y = at::relu(at::conv2d(in[0], variables_[0], variables_[1], 1, 1));
+    return {{"y", at::max_pool2d(y, {2, 2})}};
+  });
+  tensorpack::optimize(trace, {"y"});
+  const at::Tensor expected = run(trace, input_, "y");
+  EXPECT_EQ(pool_before_relu(trace, at::kCPU), 1);
+  EXPECT_TRUE(at::allclose(run(trace, input_, "y"), expected, 1e-4, 1e-4));
+}
+
+TEST_F(PoolingFirstTest, NumbersThatAreReadBeforePoolingStay) {
+  trace(/*reads_unpooled=*/true);
+  EXPECT_EQ(pool_before_relu(trace_, at::kCPU), 0);
+}
+
+TEST_F(PoolingFirstTest, WhatIsNotANumberStaysOne) {
+  Trace trace = trace_of(input_, variables_, [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor y = at::relu(at::conv2d(in[0], variables_[0], variables_[1], 1, 1));
+    return {{"y", at::max_pool2d(y, {2, 2})}};
+  });
+  tensorpack::optimize(trace, {"y"});
+  pool_before_relu(trace, at::kCPU);
+  for (const double number : {NAN, INFINITY, -INFINITY}) {
+    at::Tensor batch = input_[0].clone();
+    batch[0][3][4][4] = number;
+    const at::Tensor conv = at::conv2d(batch, variables_[0], variables_[1], 1, 1);
+    const at::Tensor expected = at::max_pool2d(at::relu(conv), {2, 2});
+    EXPECT_TRUE(at::allclose(run(trace, {batch}, "y"), expected, 1e-4, 1e-4, /*equal_nan=*/true));
+  }
 }
 
 TEST(MaxPoolFusionTest, IndicesThatAreReadElsewhereStay) {

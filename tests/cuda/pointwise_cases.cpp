@@ -14,7 +14,7 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 
 // Of a value's magnitude: a few times what the type keeps.
-double tolerance_of(c10::ScalarType type) {
+double rounding_of(c10::ScalarType type) {
   if (type == c10::kBFloat16) return 4.0 / 128;
   return type == c10::kHalf ? 4.0 / 1024 : 1e-5;
 }
@@ -27,7 +27,7 @@ void expect_alike(const Tensors& expected, const Tensors& values, const std::str
     ASSERT_EQ(e.sizes(), v.sizes()) << what;
     EXPECT_EQ(e.strides(), v.strides()) << what;
     ASSERT_EQ(e.scalar_type(), v.scalar_type()) << what;
-    const double tolerance = tolerance_of(e.scalar_type());
+    const double tolerance = rounding_of(e.scalar_type());
     const bool is_close = at::allclose(e.to(at::kDouble).cpu(), v.to(at::kDouble).cpu(), tolerance,
                                        tolerance, /*equal_nan=*/true);
     EXPECT_TRUE(is_close) << "result " << i << " of " << what;

@@ -13,7 +13,7 @@
 namespace tensorpack::test {
 namespace {
 
-constexpr int kSteps = 10;
+constexpr int kZooSteps = 10;
 
 class CudaZooTest : public testing::TestWithParam<ZooCase> {
  protected:
@@ -21,12 +21,12 @@ class CudaZooTest : public testing::TestWithParam<ZooCase> {
     if (!torch::cuda::is_available()) GTEST_SKIP() << "there is no GPU";
   }
   static ZooOutcome train_with(SessionOptions options) {
-    return train(GetParam(), kSteps, options, c10::kCUDA);
+    return train(GetParam(), kZooSteps, options, c10::kCUDA);
   }
 };
 
 void expect_equal(const ZooOutcome& expected, const ZooOutcome& value) {
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kZooSteps; ++step) {
     for (size_t i = 0; i < expected.losses[step].size(); ++i) {
       ASSERT_TRUE(at::equal(expected.losses[step][i], value.losses[step][i]))
           << "loss " << i << " of step " << step << ": " << expected.losses[step][i].item<double>()

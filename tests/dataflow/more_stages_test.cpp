@@ -16,6 +16,7 @@
 #include "tensorpack/dataflow/prefetch.h"
 #include "tensorpack/dataflow/repeat.h"
 #include "tensorpack/dataflow/shuffle.h"
+#include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/dataflow/take.h"
 #include "tensorpack/dataflow/value.h"
 #include "tensorpack/utils/error.h"
@@ -246,6 +247,16 @@ TEST(ValueTest, BytesAndNumbersComeBack) {
   EXPECT_EQ(number(true).scalar_type(), torch::kBool);
   EXPECT_THAT([] { bytes_view(torch::ones({2})); },
               ThrowsMessage<Error>(AllOf(HasSubstr("Float [2]"), HasSubstr("bytes()"))));
+}
+
+TEST(StageNamesTest, StagesAreNamedAfterWhatWasCalled) {
+  const DataFlowPtr flow = FromList({{at::ones({1}), at::zeros({1})}}) |
+                           map([](DataPoint point) { return point; }) |
+                           map_component(0, [](at::Tensor x) { return x; }) |
+                           filter([](const DataPoint&) { return true; }) | select({1});
+  std::vector<std::string> names;
+  for (const StageReport& stage : stage_report(*flow)) names.push_back(stage.name);
+  EXPECT_THAT(names, ElementsAre("FromList", "Map", "MapComponent", "Filter", "Select"));
 }
 
 }  // namespace

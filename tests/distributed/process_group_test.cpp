@@ -5,7 +5,9 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <future>
 
 #include "tensorpack/utils/env.h"
@@ -262,6 +264,62 @@ TEST(ProcessGroupTest, WhoHangsIsNamedWithItsStep) {
     EXPECT_THAT(error, MatchesRegex("\\[rank . of 3\\] rank 2 is alive but has not come to this "
                                     "collective for 1.0 s; it is in step 55..*"));
   }
+}
+
+// What was captured is not counted as a collective: the steps tell.
+TEST(ProcessGroupTest, WhoIsBehindWhileADeviceIsWaitedForIsNamed) {
+  std::promise<void> seen;
+  const auto errors = run_ranks(2, milliseconds(1000), [&](const auto& group) {
+    group->barrier();
+    group->set_step(group->rank() == 1 ? 55 : 57);
+    if (group->rank() == 1) return seen.get_future().wait();
+    group->check_after(milliseconds(999));
+    EXPECT_ERROR(group->check_after(milliseconds(1000)),
+                 "rank 1 is alive but behind: rank 1 is in step 55, and rank 0 has waited in step "
+                 "57 for 1.0 s.");
+    seen.set_value();
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+}
+
+// ---- ending together
+
+// Steps until all end, each rank at its own speed; who was asked, asks at step 5.
+std::vector<int64_t> steps_until_the_end(bool meet_in_every_step, std::vector<int> asked) {
+  std::vector<int64_t> steps(3);
+  const auto errors = run_ranks(3, seconds(60), [&](const auto& group) {
+    const int rank = group->rank();
+    for (int64_t step = 1;; ++step) {
+      if (meet_in_every_step) group->barrier();
+      if (!meet_in_every_step) std::this_thread::sleep_for(milliseconds(10 + 2 * rank));
+      const bool asks = std::find(asked.begin(), asked.end(), rank) != asked.end();
+      if (asks && step >= 5) group->ask_to_end(SIGTERM);
+      EXPECT_FALSE(group->ends_here());
+      if (const int signal = group->signal_to_end_by(step)) {
+        EXPECT_EQ(signal, SIGTERM);
+        EXPECT_TRUE(group->ends_here());
+        steps[static_cast<size_t>(rank)] = step;
+        break;
+      }
+    }
+    group->barrier();  // they are all here
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+  return steps;
+}
+
+TEST(ProcessGroupTest, WhenOneIsAskedToEndAllDoAfterTheSameStep) {
+  for (const bool meet : {true, false}) {
+    const std::vector<int64_t> steps = steps_until_the_end(meet, {1});
+    EXPECT_THAT(steps, Each(testing::Ge(5)));
+    EXPECT_THAT(steps, Each(steps[0]));
+  }
+}
+
+TEST(ProcessGroupTest, WhenAllAreAskedToEndAllDoAfterTheSameStep) {
+  const std::vector<int64_t> steps = steps_until_the_end(false, {0, 1, 2});
+  EXPECT_THAT(steps, Each(testing::Ge(5)));
+  EXPECT_THAT(steps, Each(steps[0]));
 }
 
 TEST(ProcessGroupTest, AnotherOrderIsNamed) {

@@ -2,6 +2,7 @@
 // Every example learns something within seconds.
 #include <gmock/gmock.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -48,6 +49,39 @@ class ExamplesTest : public testing::Test {
   std::string logdir_ = dir_ / "log";
   bool skipped_ = false;
 };
+
+// Sixteen images, in the form of Fashion-MNIST.
+void write_images(const fs::path& dir, const std::string& prefix) {
+  fs::create_directories(dir);
+  const std::string count("\0\0\0\x10", 4);
+  const std::string side("\0\0\0\x1c", 4);
+  write_file_atomically(
+      dir / (prefix + "-images-idx3-ubyte"),
+      std::string("\0\0\x08\x03", 4) + count + side + side + std::string(16 * 28 * 28, '\x40'));
+  write_file_atomically(dir / (prefix + "-labels-idx1-ubyte"),
+                        std::string("\0\0\x08\x01", 4) + count + std::string(16, '\x03'));
+}
+
+TEST_F(ExamplesTest, TheDefaultOneIsResumedWhereItWasEnded) {
+  const std::string program = TENSORPACK_EXAMPLES "/fashion_mnist";
+  if (!fs::exists(program)) GTEST_SKIP() << "the examples are not built";
+  for (const char* prefix : {"train", "t10k"}) write_images(dir_ / "data", prefix);
+  std::vector<std::string> command = {program,   "--data", dir_ / "data", "--logdir", logdir_,
+                                      "--batch", "8",      "--epochs",    "100000"};
+  {
+    ChildProcess child(command);
+    EXPECT_TRUE(child.read_until("model-4.safetensors")) << child.output();
+    child.send(SIGTERM);
+    EXPECT_EQ(child.wait(), 128 + SIGTERM);
+    EXPECT_THAT(child.output(), testing::HasSubstr("add: --resume --logdir " + logdir_));
+  }
+  const int64_t epochs = *JSONWriter::load_existing_epoch_number(logdir_) + 1;
+  command.back() = std::to_string(epochs);
+  command.push_back("--resume");
+  ChildProcess child(command);
+  EXPECT_EQ(child.wait(), 0) << child.output();
+  EXPECT_EQ(history("cost").size(), static_cast<size_t>(epochs));
+}
 
 TEST_F(ExamplesTest, DataflowShowsWhatItSays) {
   const std::string output = run("dataflow", {});
@@ -138,6 +172,13 @@ TEST_F(ExamplesTest, AModuleOfLibtorchLearnsToClassify) {
   const size_t last = output.rfind("validation_accuracy: ");
   ASSERT_NE(last, std::string::npos) << output;
   EXPECT_GT(std::stod(output.substr(last + 21)), 0.7);
+}
+
+TEST_F(ExamplesTest, DevicesTrainsAndTalksAlone) {
+  run("devices", {"processes", "--logdir", logdir_});
+  if (skipped_) GTEST_SKIP() << "the examples are not built";
+  EXPECT_LT(history("validation_cost").back(), 0.1 * history("validation_cost").front());
+  EXPECT_THAT(run("devices", {"group", "--logdir", logdir_}), testing::HasSubstr("rank 0 saw 5"));
 }
 
 TEST_F(ExamplesTest, TheProgramOnTheFrontPageStartsToTrain) {

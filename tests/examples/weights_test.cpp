@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights of other libraries: what their models compute from a file, ours compute from it, too. The
-// models here are written from torchvision's and Hugging Face's names in plain libtorch, and share
-// nothing with ours.
+// large models here are written from torchvision's and Hugging Face's names in plain libtorch, and
+// share nothing with ours; small ones were written by the libraries themselves.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -256,6 +256,50 @@ TEST_F(WeightsTest, AGPT2OfHuggingFacePredictsTheSame) {
   const Tensor words = torch::randint(50, {3, 12}, torch::kLong);
   EXPECT_TRUE(torch::allclose(ours.predict(words)[0], gpt2.forward(words), 1e-4, 1e-4));
   expect_saved_back(ours.predict.graph(), gpt2, dir_ / "back.safetensors", examples::gpt2_names());
+}
+
+// Files and numbers that the libraries themselves wrote, see data/write_reference.py.
+class ReferenceTest : public testing::Test {
+ protected:
+  static std::filesystem::path file(const std::string& name) {
+    return std::filesystem::path(TENSORPACK_SOURCE_DIR "/tests/examples/data") /
+           (name + ".safetensors");
+  }
+  // To rounding, which goes by the largest of the numbers that are added up.
+  static void expect_same(const Tensor& ours, const Tensor& theirs) {
+    ASSERT_EQ(ours.sizes(), theirs.sizes());
+    EXPECT_LT((ours - theirs).abs().max().item<double>(), 1e-5 * theirs.abs().max().item<double>());
+  }
+};
+
+TEST_F(ReferenceTest, AFileOfTorchvisionPredictsWhatItsModelDid) {
+  Loaded ours = load(
+      {{"image", {-1, 3, 32, 32}}},
+      [](const Tensor& image) {
+        named("logits", examples::resnet::imagenet(image, examples::resnet::bottleneck,
+                                                   {1, 1, 1, 1}, /*classes=*/10, /*width=*/4));
+      },
+      file("torchvision_resnet"), examples::torchvision_names());
+  EXPECT_THAT(ours.log, Not(HasSubstr("WRN")));
+  const NamedTensors theirs = read_weights(file("torchvision_resnet_io"));
+  expect_same(ours.predict(theirs.at("image"))[0], theirs.at("logits"));
+}
+
+TEST_F(ReferenceTest, AFileOfTransformersPredictsWhatItsModelDid) {
+  Loaded ours = load(
+      {{"words", {-1, 12}, torch::kLong}},
+      [](const Tensor& words) {
+        named("logits", examples::transformer(words, {.vocabulary = 50,
+                                                      .context = 16,
+                                                      .features = 24,
+                                                      .heads = 4,
+                                                      .layers = 2,
+                                                      .tanh_gelu = true}));
+      },
+      file("transformers_gpt2"), examples::gpt2_names());
+  EXPECT_THAT(ours.log, Not(HasSubstr("WRN")));
+  const NamedTensors theirs = read_weights(file("transformers_gpt2_io"));
+  expect_same(ours.predict(theirs.at("words"))[0], theirs.at("logits"));
 }
 
 }  // namespace

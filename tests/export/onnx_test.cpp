@@ -36,7 +36,7 @@ using Function = Tensor (*)(const Tensor&);
 
 const TensorSpec kImages{"x", {-1, 4, 8, 6}};
 
-PredictConfig config(Function function, TensorSpec input = kImages) {
+PredictConfig config_of(Function function, TensorSpec input = kImages) {
   return {
       .inputs = {std::move(input)},
       .tower_func = [function](const Tensor& x) { named("y", function(x)); },
@@ -54,6 +54,17 @@ const std::vector<std::pair<const char*, Function>>& functions() {
       {"power", [](const Tensor& x) { return x.pow(3) + x.square() + (x + 1).pow(x); }},
       {"roots", [](const Tensor& x) { return (x + 1).rsqrt() + x.sqrt() + (x + 1).reciprocal(); }},
       {"logarithm", [](const Tensor& x) { return (x + 1).log() + at::erf(x) + x.neg().abs(); }},
+      {"logarithms", [](const Tensor& x) { return (x + 1).log2() + (x + 1).log10(); }},
+      {"angles",
+       [](const Tensor& x) {
+         const Tensor half = x / 2;
+         return half.tan() + half.asin() + half.acos() + half.atan();
+       }},
+      {"hyperbolas",
+       [](const Tensor& x) {
+         const Tensor half = x / 2;
+         return half.sinh() + half.cosh() + half.asinh() + half.atanh() + (x + 2).acosh();
+       }},
       {"rounding", [](const Tensor& x) { return (3 * x).floor() + (3 * x).ceil() + x.sign(); }},
       {"relu", [](const Tensor& x) { return (x - 0.5).relu_() + at::leaky_relu(x - 0.5, 0.1); }},
       {"elu", [](const Tensor& x) { return at::elu(x - 0.5, 0.7) + at::selu(x - 0.5); }},
@@ -208,13 +219,13 @@ TEST(OnnxTest, OnnxRuntimeAgreesOperatorByOperator) {
   const auto output = [&](const std::string& name) { return dir / (name + ".out"); };
   std::vector<std::string> files;
   for (const auto& [name, function] : functions()) {
-    EXPECT_NO_THROW(export_onnx(config(function), dir / name)) << name;
+    EXPECT_NO_THROW(export_onnx(config_of(function), dir / name)) << name;
     files.insert(files.end(), {dir / name, dir / "in", output(name)});
   }
   run_onnx(files);
   for (const auto& [name, function] : functions()) {
     if (!exists(output(name))) continue;  // which was told above
-    const Tensor expected = OfflinePredictor(config(function))(x)[0];
+    const Tensor expected = OfflinePredictor(config_of(function))(x)[0];
     const Tensor found = read_safetensors(output(name)).tensors.at("y");
     EXPECT_TRUE(found.sizes() == expected.sizes() && at::allclose(found, expected, 1e-4, 1e-5))
         << name << " is " << found.sizes() << " instead of " << expected.sizes();
@@ -224,7 +235,7 @@ TEST(OnnxTest, OnnxRuntimeAgreesOperatorByOperator) {
 auto exporting(Function function) {
   return [function] {
     const TempDir dir;
-    export_onnx(config(function), dir / "model");
+    export_onnx(config_of(function), dir / "model");
   };
 }
 
@@ -256,7 +267,7 @@ TEST(OnnxTest, WritesThroughAnotherViewAreRefused) {
 }
 
 TEST(OnnxTest, FoldingLeavesNoBatchNormAfterAConvolution) {
-  ExportedProgram program = export_program(config([](const Tensor& x) {
+  ExportedProgram program = export_program(config_of([](const Tensor& x) {
     Tensor y = BatchNorm("bn0", Conv2D("conv0", x, {.filters = 5, .kernel_size = 3}));
     const Tensor shared = Conv2D("conv1", y.relu(), {.filters = 5, .kernel_size = 1});
     return BatchNorm("bn1", shared) + shared;  // this one has to stay

@@ -17,11 +17,9 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const Tensors kInput{at::ones({2, 3})};
-
 TEST(DumpTextTest, ShowsResultsArgumentsMarksAndScope) {
   const at::Tensor w = at::ones({3});
-  const Trace trace = trace_of(kInput, {w}, [&](const Tensors& in) -> NamedTensors {
+  const Trace trace = trace_of(kOnes, {w}, [&](const Tensors& in) -> NamedTensors {
     VariableScope scope("fc");
     w.add_(in[0].sum(0), 0.5);
     return {{"y", in[0].t() * at::rand({2})}};
@@ -37,7 +35,7 @@ TEST(DumpTextTest, ShowsResultsArgumentsMarksAndScope) {
 // A step with scopes, an update in place, a list and an output.
 Trace example() {
   const at::Tensor w = at::ones({3});
-  return trace_of(kInput, {w}, [&](const Tensors& in) -> NamedTensors {
+  return trace_of(kOnes, {w}, [&](const Tensors& in) -> NamedTensors {
     VariableScope outer("net");
     at::Tensor y;
     {

@@ -15,8 +15,6 @@ using testing::ElementsAre;
 using testing::Not;
 using testing::UnorderedElementsAre;
 
-const Tensors kInput{at::arange(6).reshape({2, 3}).to(at::kFloat)};
-
 // ---- dead code
 
 TEST(DeadCodeTest, DropsWhatNoFetchNeeds) {

@@ -36,6 +36,8 @@ inline void PrintTo(const Probe& probe, std::ostream* out) { *out << probe.name;
 /// Normal numbers of the given shapes, which require gradients.
 std::function<Tensors()> randn(std::vector<std::vector<int64_t>> shapes, bool requires_grad = true);
 
+inline const std::function<Tensors()> kSquare = randn({{4, 4}});
+
 /// The gradients of a scalar; undefined for what it does not depend on.
 Tensors gradients(const at::Tensor& of, const Tensors& by, bool create_graph = false);
 

@@ -10,7 +10,6 @@
 namespace tensorpack {
 namespace {
 
-const auto kSquare = randn({{4, 4}});
 constexpr const char* kHostRead = "brings a tensor's value to the host";
 constexpr const char* kDynamicShape = "whose shape depends on the data";
 

@@ -11,7 +11,6 @@ namespace tensorpack {
 namespace {
 
 using torch::autograd::AutogradContext;
-const auto kSquare = randn({{4, 4}});
 
 Tensors indices_and_table() {
   return {at::randint(0, 10, {4, 3}), at::randn({10, 5}).set_requires_grad(true)};

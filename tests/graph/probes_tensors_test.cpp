@@ -8,7 +8,6 @@ namespace tensorpack {
 namespace {
 
 using torch::indexing::Slice;
-const auto kSquare = randn({{4, 4}});
 const auto kConstantSquare = randn({{4, 4}}, false);
 
 const std::vector<Probe> kFactories = {

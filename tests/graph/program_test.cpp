@@ -9,24 +9,24 @@
 namespace tensorpack {
 namespace {
 
-const Tensors kInput{at::arange(12).reshape({3, 4}).to(at::kFloat)};
+const Tensors kRows{at::arange(12).reshape({3, 4}).to(at::kFloat)};
 
 TEST(ProgramTest, InputsAreReleasedAfterTheRun) {
-  const Trace trace = trace_of(kInput, {}, [](const Tensors& in) -> NamedTensors {
+  const Trace trace = trace_of(kRows, {}, [](const Tensors& in) -> NamedTensors {
     return {{"y", in[0].exp()}};
   });
   Program program(trace, {"y"});
-  at::Tensor input = kInput[0].clone();
+  at::Tensor input = kRows[0].clone();
   program.run({input});
   EXPECT_EQ(input.use_count(), 1U);
 }
 
 TEST(ProgramTest, UnusedInputsAreReleasedToo) {
-  const Trace trace = trace_of(kInput, {}, [](const Tensors&) -> NamedTensors {
+  const Trace trace = trace_of(kRows, {}, [](const Tensors&) -> NamedTensors {
     return {{"y", at::ones({2})}};
   });
   Program program(trace, {"y"});
-  at::Tensor input = kInput[0].clone();
+  at::Tensor input = kRows[0].clone();
   program.run({input});
   EXPECT_EQ(input.use_count(), 1U);
 }
@@ -42,23 +42,23 @@ TEST(ProgramTest, LargeResultsBelongToTheCaller) {
 }
 
 TEST(ProgramTest, SmallResultsAreWrittenIntoKeptBuffers) {
-  const Trace trace = trace_of(kInput, {}, [](const Tensors& in) -> NamedTensors {
+  const Trace trace = trace_of(kRows, {}, [](const Tensors& in) -> NamedTensors {
     return {{"y", in[0].exp()}};
   });
   Program keeping(trace, {"y"});
-  EXPECT_EQ(keeping.run(kInput)[0].data_ptr(), keeping.run(kInput)[0].data_ptr());
+  EXPECT_EQ(keeping.run(kRows)[0].data_ptr(), keeping.run(kRows)[0].data_ptr());
   Program plain(trace, {"y"}, {.largest_kept_buffer = 0});
-  const at::Tensor first = plain.run(kInput)[0];
-  EXPECT_NE(first.data_ptr(), plain.run(kInput)[0].data_ptr());
+  const at::Tensor first = plain.run(kRows)[0];
+  EXPECT_NE(first.data_ptr(), plain.run(kRows)[0].data_ptr());
 }
 
 TEST(ProgramTest, KeptBuffersStayWithinTheirBudget) {
-  const Trace trace = trace_of(kInput, {}, [](const Tensors& in) -> NamedTensors {
+  const Trace trace = trace_of(kRows, {}, [](const Tensors& in) -> NamedTensors {
     return {{"a", in[0].exp()}, {"b", in[0].sin()}};
   });
   Program program(trace, {"a", "b"}, {.kept_buffers_budget = 12 * sizeof(float)});
-  const Tensors first = program.run(kInput);
-  const Tensors second = program.run(kInput);
+  const Tensors first = program.run(kRows);
+  const Tensors second = program.run(kRows);
   EXPECT_EQ(first[0].data_ptr(), second[0].data_ptr());
   EXPECT_NE(first[1].data_ptr(), second[1].data_ptr());
 }
@@ -70,18 +70,18 @@ TEST(ProgramTest, AKeptBufferThatIsWrittenInPlaceStartsAfresh) {
     y.t().add_(1);
     return {{"y", y}};
   };
-  Program program(trace_of(kInput, {}, function), {"y"});
-  program.run(kInput);
-  EXPECT_TRUE(at::equal(program.run(kInput)[0], kInput[0].exp() * 2 + 1));
+  Program program(trace_of(kRows, {}, function), {"y"});
+  program.run(kRows);
+  EXPECT_TRUE(at::equal(program.run(kRows)[0], kRows[0].exp() * 2 + 1));
 }
 
 TEST(ProgramTest, OtherStridesAreBroughtToTheRecordedLayout) {
-  const Trace trace = trace_of(kInput, {}, [](const Tensors& in) -> NamedTensors {
+  const Trace trace = trace_of(kRows, {}, [](const Tensors& in) -> NamedTensors {
     return {{"y", in[0].view({12}) * 2}};
   });
   Program program(trace, {"y"});
-  const at::Tensor strided = kInput[0].t().contiguous().t();
-  EXPECT_TRUE(at::equal(program.run({strided})[0], kInput[0].view({12}) * 2));
+  const at::Tensor strided = kRows[0].t().contiguous().t();
+  EXPECT_TRUE(at::equal(program.run({strided})[0], kRows[0].view({12}) * 2));
 }
 
 TEST(ProgramTest, MetadataChangesDoNotTouchTheOriginal) {
@@ -91,8 +91,8 @@ TEST(ProgramTest, MetadataChangesDoNotTouchTheOriginal) {
     copy.t_();
     return {{"y", copy}, {"z", in[0].t_()}};
   };
-  Program program(trace_of(kInput, {w}, function), {"y", "z"});
-  at::Tensor input = kInput[0].clone();
+  Program program(trace_of(kRows, {w}, function), {"y", "z"});
+  at::Tensor input = kRows[0].clone();
   for (int i = 0; i < 2; ++i) {
     const Tensors values = program.run({input});
     EXPECT_TRUE(at::equal(values[0], w.t()));
@@ -102,7 +102,7 @@ TEST(ProgramTest, MetadataChangesDoNotTouchTheOriginal) {
 }
 
 TEST(ProgramTest, ListsOptionalListsAndUndefinedTensors) {
-  const Trace trace = trace_of(kInput, {}, [](const Tensors& in) -> NamedTensors {
+  const Trace trace = trace_of(kRows, {}, [](const Tensors& in) -> NamedTensors {
     c10::List<c10::optional<at::Tensor>> where;
     where.push_back(c10::nullopt);
     where.push_back(at::arange(2));
@@ -113,7 +113,7 @@ TEST(ProgramTest, ListsOptionalListsAndUndefinedTensors) {
   });
   Program program(trace, {"a", "b", "c"});
   for (int i = 0; i < 2; ++i) {
-    const at::Tensor x = kInput[0] + i;
+    const at::Tensor x = kRows[0] + i;
     const Tensors values = program.run({x});
     EXPECT_TRUE(at::equal(values[0], at::cat({x[2], x[0], x[0]}).view({3, 4})));
     EXPECT_TRUE(at::equal(values[1], at::conv1d(x.unsqueeze(1), at::ones({1, 1, 2}))));
@@ -132,14 +132,14 @@ TEST(ProgramTest, ARunThatThrowsCanBeRepeated) {
 }
 
 TEST(ProgramTest, GradModeOfTheCallerIsPutBack) {
-  const Trace trace = trace_of(kInput, {}, [](const Tensors& in) -> NamedTensors {
+  const Trace trace = trace_of(kRows, {}, [](const Tensors& in) -> NamedTensors {
     return {{"y", in[0].exp()}};
   });
   Program program(trace, {"y"});
-  program.run(kInput);
+  program.run(kRows);
   EXPECT_TRUE(at::GradMode::is_enabled());
   at::NoGradGuard no_grad;
-  program.run(kInput);
+  program.run(kRows);
   EXPECT_FALSE(at::GradMode::is_enabled());
 }
 

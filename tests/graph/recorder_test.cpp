@@ -17,8 +17,6 @@ namespace {
 using testing::Contains;
 using testing::ElementsAre;
 
-const Tensors kInput{at::ones({2, 3})};
-
 // An operator that writes although its schema does not say so.
 at::Tensor sneaky_add(const at::Tensor& x) {
   at::Tensor(x).add_(1);
@@ -31,7 +29,7 @@ TORCH_LIBRARY(tensorpack_test, library) {
 }
 
 TEST(RecorderTest, CompositeOperatorsAreDecomposed) {
-  const Trace trace = trace_of(kInput, {}, [](const Tensors& in) -> NamedTensors {
+  const Trace trace = trace_of(kOnes, {}, [](const Tensors& in) -> NamedTensors {
     return {{"y", at::linear(in[0], at::ones({4, 3}), at::ones({4}))}};
   });
   EXPECT_THAT(operators(trace), Contains("aten::addmm"));
@@ -39,14 +37,14 @@ TEST(RecorderTest, CompositeOperatorsAreDecomposed) {
 
 TEST(RecorderTest, TheBackwardPassIsRecorded) {
   const at::Tensor w = at::ones({3, 4}).set_requires_grad(true);
-  const Trace trace = trace_of(kInput, {w}, [&](const Tensors& in) -> NamedTensors {
+  const Trace trace = trace_of(kOnes, {w}, [&](const Tensors& in) -> NamedTensors {
     return {{"g", torch::autograd::grad({at::mm(in[0], w).exp().sum()}, {w})[0]}};
   });
   EXPECT_THAT(operators(trace), Contains("aten::mm").Times(2));
 }
 
 TEST(RecorderTest, OperatorsThatDoNothingLeaveNoNode) {
-  const Trace trace = trace_of(kInput, {}, [](const Tensors& in) -> NamedTensors {
+  const Trace trace = trace_of(kOnes, {}, [](const Tensors& in) -> NamedTensors {
     return {{"y", in[0].detach().expand({2, 3}).contiguous()}};
   });
   EXPECT_TRUE(trace.nodes.empty());
@@ -55,7 +53,7 @@ TEST(RecorderTest, OperatorsThatDoNothingLeaveNoNode) {
 
 TEST(RecorderTest, ValuesCarryKindNameAndGeometry) {
   const at::Tensor w = at::ones({3});
-  const Trace trace = trace_of(kInput, {w}, [&](const Tensors& in) -> NamedTensors {
+  const Trace trace = trace_of(kOnes, {w}, [&](const Tensors& in) -> NamedTensors {
     return {{"y", in[0] * w}};
   });
   EXPECT_EQ(trace.values[0].kind, ValueKind::kInput);
@@ -69,7 +67,7 @@ TEST(RecorderTest, ValuesCarryKindNameAndGeometry) {
 }
 
 TEST(RecorderTest, NodesCarryTheScope) {
-  const Trace trace = trace_of(kInput, {}, [](const Tensors& in) -> NamedTensors {
+  const Trace trace = trace_of(kOnes, {}, [](const Tensors& in) -> NamedTensors {
     VariableScope outer("gen");
     VariableScope inner("fc0");
     return {{"y", in[0].exp()}};
@@ -78,7 +76,7 @@ TEST(RecorderTest, NodesCarryTheScope) {
 }
 
 TEST(RecorderTest, InPlaceResultsAreTheValueTheyWrite) {
-  const Trace trace = trace_of(kInput, {}, [](const Tensors& in) -> NamedTensors {
+  const Trace trace = trace_of(kOnes, {}, [](const Tensors& in) -> NamedTensors {
     auto y = in[0].exp();
     return {{"y", y.add_(1)}};
   });
@@ -87,7 +85,7 @@ TEST(RecorderTest, InPlaceResultsAreTheValueTheyWrite) {
 }
 
 TEST(RecorderTest, ViewsShareTheStorageOfTheirBase) {
-  const Trace trace = trace_of(kInput, {}, [](const Tensors& in) -> NamedTensors {
+  const Trace trace = trace_of(kOnes, {}, [](const Tensors& in) -> NamedTensors {
     return {{"y", in[0].t()}, {"z", in[0].exp()}};
   });
   EXPECT_TRUE(trace.nodes[0].is_view);
@@ -116,7 +114,7 @@ TEST(RecorderTest, CapturedTensorsAndGeneratorsArePutBack) {
 
 TEST(RecorderTest, CapturedTensorsArePutBackAfterAnError) {
   const at::Tensor captured = at::zeros({4});
-  EXPECT_ERROR(trace_of(kInput, {},
+  EXPECT_ERROR(trace_of(kOnes, {},
                         [&](const Tensors& in) -> NamedTensors {
                           captured.add_(1);
                           in[0].sum().item<float>();
@@ -124,11 +122,11 @@ TEST(RecorderTest, CapturedTensorsArePutBackAfterAnError) {
                         }),
                "aten::_local_scalar_dense");
   EXPECT_TRUE(at::equal(captured, at::zeros({4})));
-  trace_of(kInput, {}, [](const Tensors& in) -> NamedTensors { return {{"y", in[0].exp()}}; });
+  trace_of(kOnes, {}, [](const Tensors& in) -> NamedTensors { return {{"y", in[0].exp()}}; });
 }
 
 TEST(RecorderTest, RefusalsNameOperatorAndScope) {
-  EXPECT_ERROR(trace_of(kInput, {},
+  EXPECT_ERROR(trace_of(kOnes, {},
                         [](const Tensors& in) -> NamedTensors {
                           VariableScope scope("head");
                           return {{"y", in[0].nonzero()}};
@@ -163,7 +161,7 @@ TEST(RecorderTest, ResultsAreKeptOnRequest) {
 }
 
 TEST(RecorderTest, NothingIsRecordedOutside) {
-  const Trace trace = trace_of(kInput, {}, [](const Tensors& in) -> NamedTensors {
+  const Trace trace = trace_of(kOnes, {}, [](const Tensors& in) -> NamedTensors {
     return {{"y", in[0].exp()}};
   });
   at::ones({2}).exp();

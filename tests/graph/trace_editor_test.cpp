@@ -12,8 +12,6 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-const Tensors kInput{at::arange(6).reshape({2, 3}).to(at::kFloat)};
-
 ValueId result_of(const Trace& trace, int32_t node) { return trace.nodes[node].results[0].ids[0]; }
 
 TEST(TraceEditorTest, TellsWhoReadsAValueAndWhoWritesItsMemory) {

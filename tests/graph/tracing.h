@@ -15,6 +15,9 @@ namespace tensorpack {
 
 using Tensors = std::vector<at::Tensor>;
 
+inline const Tensors kInput{at::arange(6).reshape({2, 3}).to(at::kFloat)};
+inline const Tensors kOnes{at::ones({2, 3})};
+
 /// Records `function` on copies of the inputs.
 inline Trace trace_of(const Tensors& inputs, const Tensors& variables,
                       const std::function<NamedTensors(const Tensors&)>& function) {

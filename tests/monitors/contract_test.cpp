@@ -12,10 +12,12 @@
 #include "tensorpack/monitors/scalar_printer.h"
 #include "tensorpack/monitors/send_monitor_data.h"
 #include "tensorpack/monitors/tf_event_writer.h"
+#include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
 #include "tests/support/act_at.h"
 #include "tests/support/capture.h"
+#include "tests/support/declared_classes.h"
 #include "tests/support/fake_trainer.h"
 
 namespace tensorpack {
@@ -109,6 +111,58 @@ TEST_P(MonitorContractTest, SurvivesEveryWayOfEnding) {
         std::runtime_error)
         << method;
     train({.steps_per_epoch = 2, .max_epoch = 2}, {ReportAll(), ActAt(method, 0, stop)});
+  }
+}
+
+// A trainer drops them there; who drives them in another way gets the same.
+TEST_P(MonitorContractTest, RunsInProcessesThatAreNotTheChief) {
+  use_dir();
+  FakeTrainer trainer({.steps_per_epoch = 2, .max_epoch = 2});
+  trainer.set_chief(false);
+  stdout_of([&] { trainer.train(ReportAll(), GetParam().make()); });
+  EXPECT_EQ(trainer.global_step(), 4);
+}
+
+const std::filesystem::path kSources = TENSORPACK_SOURCE_DIR;
+
+TEST(AllMonitorsTest, KeepTheContract) {
+  std::set<std::string> expected =
+      classes_derived_from("MonitorBase", kSources / "tensorpack/monitors");
+  expected.insert("MonitorBase");
+  std::set<std::string> tested;
+  for (const Case& one : all_cases()) tested.insert(one.name);
+  EXPECT_EQ(tested, expected);
+}
+
+TEST(AllMonitorsTest, AreInTheTutorial) {
+  const std::string text = read_file(kSources / "docs/tutorial/summary.md") +
+                           read_file(kSources / "docs/tutorial/report.md");
+  for (const Case& one : all_cases()) {
+    EXPECT_THAT(text, testing::HasSubstr(one.name)) << "not in summary.md or report.md";
+  }
+}
+
+struct Wrong {
+  std::string name;
+  std::function<void()> act;
+  std::string message;
+};
+
+TEST(AllMonitorsTest, SayWhatIsWrongWithTheirArguments) {
+  const std::vector<Wrong> all = {
+      {"TFEventWriter", [] { TFEventWriter({.flush_seconds = -1}); },
+       "[TFEventWriter] flush_seconds must not be negative, got -1."},
+      {"Report", [] { Report({.max_share = 0}); },
+       "[Report] the period, 30, must not be negative, and max_share, 0, must be positive."},
+      {"ScalarPrinter", [] { ScalarPrinter({.whitelist = {"("}}); }, "[ScalarPrinter]"},
+      {"SendMonitorData", [] { SendMonitorData("", {"cost"}); },
+       "[SendMonitorData] the command is '' and there are 1 names."},
+      {"SendMonitorData", [] { SendMonitorData("echo {cots}", {"cost"}); },
+       "'{cots}' in the command is not one of the names. Did you mean 'cost'"},
+  };
+  for (const Wrong& one : all) {
+    EXPECT_THAT(one.act, testing::ThrowsMessage<Error>(testing::HasSubstr(one.message)))
+        << one.name;
   }
 }
 

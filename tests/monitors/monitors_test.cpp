@@ -6,7 +6,9 @@
 
 #include <cmath>
 
+#include "tensorpack/callbacks/callback_factory.h"
 #include "tensorpack/utils/error.h"
+#include "tests/support/fake_trainer.h"
 
 namespace tensorpack {
 namespace {
@@ -56,6 +58,18 @@ TEST(MonitorsTest, UnknownScalarNamesTheNearest) {
   EXPECT_FALSE(monitors.contains("acuracy"));
   EXPECT_THAT([&] { monitors.get_latest("acuracy"); },
               ThrowsMessage<Error>(HasSubstr("Did you mean 'accuracy'?")));
+}
+
+TEST(MonitorsTest, HyperParamsOfTheUserAreReportedWithThoseOfTheRun) {
+  FakeTrainer trainer;
+  const auto put = [](Callback& callback) {
+    callback.trainer().monitors().put_hyper_params({{"augmentation", "flip"}, {"device", "mine"}});
+  };
+  trainer.train({CallbackFactory({.before_train = put})});
+  const HyperParams& params = trainer.monitors().hyper_params();
+  EXPECT_EQ(params.at("augmentation"), "flip");
+  EXPECT_EQ(params.at("device"), "mine") << "what a user says is not replaced";
+  EXPECT_EQ(params.at("trainer"), "FakeTrainer");
 }
 
 TEST(MonitorsTest, AStackOfImagesIsNumbered) {

@@ -33,8 +33,8 @@ void write_report(const fs::path& path, int64_t steps, double scale = 1) {
   LoopState loop{.steps_per_epoch = steps, .max_epoch = 1};
   report.before_train(loop);
   VariableStore variables;
-  report.process_setup({.variables = variables, .settings = {{"Device", "cpu"}}}, loop);
-  report.process_hyper_params({{"scale", fmt::format("{}", scale)}}, loop);
+  report.process_hyper_params({{"device", "cpu"}, {"scale", fmt::format("{}", scale)}}, loop);
+  report.process_setup({.variables = variables}, loop);
   for (loop.local_step = 0; loop.local_step < steps; ++loop.local_step) {
     ++loop.global_step;
     const double x = static_cast<double>(loop.global_step) / 100;
@@ -44,7 +44,7 @@ void write_report(const fs::path& path, int64_t steps, double scale = 1) {
     report.process_histogram("weights", make_histogram(at::randn(1000)), loop);
     report.process_image("samples", Image(at::arange(64 * 32).reshape({32, 64}).remainder(256)),
                          loop);
-    report.process_text("note", "a <b>note</b>", loop);
+    report.process_text("note", "a <b>note</b>, **strong** and `code`", loop);
   }
   --loop.local_step;
   loop.epoch_num = 1;
@@ -111,8 +111,28 @@ TEST_F(ReportPageTest, ShowsEverySection) {
             "Scalars,Images,Histograms,Texts,Configuration,Environment");
   EXPECT_EQ(evaluate("document.querySelectorAll('#charts h3')[1].textContent"),
             "train/<i>error</i>");
-  EXPECT_EQ(text_of("#texts .text"), "a <b>note</b>");
+  EXPECT_EQ(text_of("#texts .text"), "a <b>note</b>, strong and code");
+  EXPECT_EQ(text_of("#texts strong"), "strong");
   EXPECT_EQ(evaluate("document.querySelector('#images img').naturalWidth"), 64);
+}
+
+TEST_F(ReportPageTest, ScalarsOfOnePrefixAreAGroup) {
+  fs::create_directories(path_.parent_path());
+  Report report({.path = path_});
+  const LoopState loop{.global_step = 1, .steps_per_epoch = 1, .max_epoch = 1};
+  report.before_train(loop);
+  for (const char* name : {"train/cost", "train/error", "alone/size", "Speed (samples/sec)", "z"}) {
+    report.process_scalar(name, 1, loop);
+  }
+  report.after_train(loop);
+  browser_->open("file://" + path_.string());
+  EXPECT_EQ(evaluate("[...document.querySelectorAll('.group summary:first-child')]"
+                     ".filter(s => s.parentElement.className === 'group').map(s => s.textContent)"),
+            json::array({"General (3)", "train (2)"}));
+  EXPECT_EQ(evaluate("[...document.querySelectorAll('#charts h3')].map(h => h.textContent)"),
+            json::array({"alone/size", "Speed (samples/sec)", "z", "cost", "error"}));
+  EXPECT_EQ(evaluate("document.querySelectorAll('#charts article')[3].getAttribute('aria-label')"),
+            "train/cost");
 }
 
 TEST_F(ReportPageTest, HoverShowsTheValueUnderTheMouseInAllCharts) {

@@ -10,12 +10,18 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "tensorpack/graph/gradient_scopes.h"
 #include "tensorpack/graph/trace.h"
+#include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/monitors/json_writer.h"
 #include "tensorpack/monitors/report/environment.h"
+#include "tensorpack/monitors/report/layers.h"
 #include "tensorpack/monitors/report/page.h"
 #include "tensorpack/monitors/run_setup.h"
 #include "tensorpack/monitors/scalar_printer.h"
+#include "tensorpack/optim/sgd.h"
+#include "tensorpack/session/session.h"
+#include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
@@ -284,11 +290,12 @@ TEST_F(ReportTest, IsThereFromTheFirstStepOn) {
   loop_.steps_per_epoch = 9;
   report.before_train(loop_);
   VariableStore variables;
-  report.process_setup({.variables = variables, .settings = {{"Device", "cpu"}}}, loop_);
+  report.process_hyper_params({{"device", "cpu"}}, loop_);
+  report.process_setup({.variables = variables}, loop_);
   loop_.local_step = 0;
   report.trigger_step(loop_);
   EXPECT_EQ(data()["progress"]["state"], "running");
-  EXPECT_EQ(data()["configuration"], json::array({{"Device", "cpu"}}));
+  EXPECT_EQ(data()["configuration"], json::array({{"device", "cpu"}}));
 }
 
 TEST_F(ReportTest, ATrainingThatEndsEarlySaysSo) {
@@ -336,9 +343,37 @@ TEST_F(ReportTest, ShowsTheModelOfATraining) {
   ASSERT_THAT(shown["layers"], SizeIs(1));
   EXPECT_THAT(shown["layers"][0]["operators"][0][0].get<std::string>(), HasSubstr("aten::add_"));
   EXPECT_EQ(shown["layers"][0]["operators"][0][1], "[]");
-  EXPECT_THAT(shown["configuration"], testing::Contains(json::array({"Precision", "float32"})));
+  EXPECT_THAT(shown["configuration"], testing::Contains(json::array({"precision", "float32"})));
   const auto is_libtorch = [](const json& fact) { return fact[0] == "libtorch"; };
   EXPECT_TRUE(std::ranges::any_of(shown["environment"], is_libtorch));
+}
+
+TEST_F(ReportTest, OperatorsOfTheBackwardPassAreWithTheirLayers) {
+  EXPECT_EQ(layer_of_scope("conv0/bn").layer, "conv0/bn");
+  EXPECT_EQ(layer_of_scope("gradients/conv0").layer, "conv0");
+  EXPECT_TRUE(layer_of_scope("gradients/conv0").is_backward);
+  EXPECT_TRUE(layer_of_scope("gradients").is_backward);
+  EXPECT_FALSE(layer_of_scope("gradients2").is_backward) << "a layer of a user's";
+  Graph graph;
+  SGD sgd;
+  const Op op = graph.define({.name = "step",
+                              .inputs = {{"x", {-1, 3}}},
+                              .body = [&](const std::vector<at::Tensor>& in) -> NamedTensors {
+                                TowerContext tower(graph);
+                                const VariableScope scope("fc");
+                                const at::Tensor w = get_variable("W", {3, 3}, init::ones());
+                                minimize(sgd, in[0].mm(w).mean(), graph.variables().trainable());
+                                return {};
+                              }});
+  const auto layers = report::list_layers(Session(graph).trace(op));
+  const auto fc = std::ranges::find(layers, "fc", &report::Layer::path);
+  ASSERT_NE(fc, layers.end());
+  const auto has = [&](const std::string& op) {
+    return std::ranges::any_of(fc->operators, [&](const auto& one) { return one.first == op; });
+  };
+  EXPECT_TRUE(has("aten::mm"));
+  EXPECT_TRUE(has("aten::mm (backward)"));
+  EXPECT_EQ(std::ranges::count(layers, "gradients/fc", &report::Layer::path), 0);
 }
 
 TEST_F(ReportTest, ShowsWhatLayersTookInAProfile) {
@@ -362,13 +397,6 @@ TEST_F(ReportTest, IsOneMonitorAmongOthers) {
   trainer.train({}, std::move(monitors));
   EXPECT_TRUE(fs::exists(Report::default_path()));
   reset_logger_dir();
-}
-
-TEST_F(ReportTest, FlagsAreReadFromTheCommandLine) {
-  EXPECT_THAT(report::parse_flags(
-                  {"train", "data", "--lr", "0.1", "--resume", "--batch=64", "-n", "-1", "more"}),
-              ElementsAre(Pair("--lr", "0.1"), Pair("--resume", ""), Pair("--batch", "64"),
-                          Pair("-n", "-1"), Pair("arguments", "data more")));
 }
 
 TEST_F(ReportTest, WrongOptionsAreRefused) {

@@ -8,13 +8,16 @@
 #include <cstdio>
 #include <fstream>
 #include <regex>
+#include <set>
 
 #include "tensorpack/utils/crc32c.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
 #include "tests/monitors/run_epochs.h"
+#include "tests/support/act_at.h"
 #include "tests/support/capture.h"
+#include "tests/support/fake_trainer.h"
 
 namespace tensorpack {
 namespace {
@@ -95,7 +98,7 @@ class DecodedEventsTest : public TFEventWriterTest {
   std::string decoded(const Report& report) {
     TFEventWriter writer({.dir = dir_.path()});
     const LoopState loop{.global_step = 7};
-    writer.before_train({});
+    writer.before_train(loop);
     report(writer, loop);
     writer.after_train(loop);
     const auto all = events();
@@ -154,19 +157,23 @@ TEST_F(DecodedEventsTest, Texts) {
 TEST_F(DecodedEventsTest, HyperParams) {
   SKIP_WITHOUT_PROTOC();
   const std::string text = decoded([](TFEventWriter& writer, const LoopState& loop) {
-    writer.process_hyper_params({{"lr", "0.5"}, {"model", "lenet"}}, loop);
+    writer.process_hyper_params({{"lr", "0.5"}, {"model", "lenet"}, {"resume", "true"}}, loop);
   });
   EXPECT_THAT(text, HasSubstr("tag: \"_hparams_/session_start_info\""));
   // The content is a message in a message: decoded again from its bytes.
-  ProtoWriter lr, model, lr_value, model_value, info, data;
+  ProtoWriter lr, model, resume, lr_value, model_value, resume_value, info, data;
   lr_value.number(2, 0.5);
   model_value.string(3, "lenet");
+  resume_value.integer(4, 1);
   lr.string(1, "lr");
   lr.message(2, lr_value);
   model.string(1, "model");
   model.message(2, model_value);
   info.message(1, lr);
+  resume.string(1, "resume");
+  resume.message(2, resume_value);
   info.message(1, model);
+  info.message(1, resume);
   data.message(3, info);
   EXPECT_THAT(events()[1], HasSubstr(data.bytes()));
   EXPECT_EQ(
@@ -174,7 +181,67 @@ TEST_F(DecodedEventsTest, HyperParams) {
       "session_start_info {\n"
       "  hparams {\n    key: \"lr\"\n    value {\n      number_value: 0.5\n    }\n  }\n"
       "  hparams {\n    key: \"model\"\n    value {\n      string_value: \"lenet\"\n    }\n  }\n"
+      "  hparams {\n    key: \"resume\"\n    value {\n      bool_value: true\n    }\n  }\n"
       "}\n");
+}
+
+// What follows `key` in the lines of a decoded message.
+std::vector<std::string> values_of(const std::string& text, const std::string& key) {
+  const std::regex pattern(key + ": \"(.*)\"");
+  std::vector<std::string> values;
+  for (std::sregex_iterator match(text.begin(), text.end(), pattern), end; match != end; ++match) {
+    values.push_back((*match)[1]);
+  }
+  return values;
+}
+
+TEST_F(TFEventWriterTest, TheGraphOfAStepIsAGraphDef) {
+  SKIP_WITHOUT_PROTOC();
+  FakeTrainer trainer;
+  stdout_of([&] { trainer.train({}, TFEventWriter({.dir = dir_.path()})); });
+  std::vector<std::string> graphs;
+  for (const std::string& event : events()) {
+    if (decode(event).find("graph_def:") != std::string::npos) graphs.push_back(event);
+  }
+  ASSERT_EQ(graphs.size(), 1u);
+  const std::string text = decode(graphs[0], "GraphEvent");
+  EXPECT_THAT(text, HasSubstr("step: 1\n"));
+  EXPECT_THAT(text, HasSubstr("versions {\n    producer: 22\n  }"));
+  EXPECT_EQ(text.find("  5: "), std::string::npos) << "fields that GraphDef does not have";
+  const std::vector<std::string> names = values_of(text, "    name");
+  EXPECT_THAT(names, testing::IsSupersetOf({"w", "add_", "cost", "scope/twice"}));
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
+  for (const std::string& input : values_of(text, "    input")) {
+    EXPECT_THAT(names, testing::Contains(input.substr(0, input.find(':'))));
+  }
+  EXPECT_THAT(values_of(text, "    op"), testing::IsSupersetOf({"Variable", "Identity"}));
+  EXPECT_THAT(text, HasSubstr("key: \"_output_shapes\"\n      value {\n        list {\n"
+                              "          shape {\n            dim {\n              size: 3\n"))
+      << "of the vector";
+}
+
+// TensorBoard takes the first event that has some.
+TEST_F(TFEventWriterTest, AllHyperParamsOfARunAreInOneEvent) {
+  FakeTrainer trainer;
+  const auto report = [&] { trainer.monitors().put_hyper_params({{"mine", "7"}}); };
+  stdout_of([&] {
+    trainer.train({ActAt("before_train", 0, report)}, TFEventWriter({.dir = dir_.path()}));
+  });
+  std::vector<std::string> found;
+  for (const std::string& event : events()) {
+    if (event.find("_hparams_/session_start_info") != std::string::npos) found.push_back(event);
+  }
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_THAT(found[0], testing::AllOf(HasSubstr("mine"), HasSubstr("steps_per_epoch"),
+                                       HasSubstr("precision"), HasSubstr("FakeTrainer")));
+}
+
+TEST_F(DecodedEventsTest, ANumberThatIsTooLongToBeExactIsAText) {
+  SKIP_WITHOUT_PROTOC();
+  const std::string text = decoded([](TFEventWriter& writer, const LoopState& loop) {
+    writer.process_hyper_params({{"seed", "11010797487776243060"}, {"steps", "20"}}, loop);
+  });
+  EXPECT_THAT(text, HasSubstr("11010797487776243060"));
 }
 
 TEST_F(TFEventWriterTest, WritesAnEventForEveryValue) {

@@ -5,6 +5,9 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <barrier>
+#include <thread>
+
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/optim/adam.h"
 #include "tensorpack/optim/sgd.h"
@@ -111,6 +114,26 @@ TEST(LossScaleErrorsTest, ItMustBeOutermost) {
   Graph graph;
   AccumGradOptimizer optimizer(LossScaleOptimizer(SGD()), 2);
   EXPECT_ERROR(define_weight_step(graph, optimizer), "put no other optimizer around this one");
+}
+
+// As towers do that are run eagerly: both have scaled before one of them updates.
+TEST(LossScaleThreadsTest, EveryThreadScalesForItself) {
+  LossScaleOptimizer optimizer(SGD({.lr = 1}), {.first = 4});
+  std::barrier both(2);
+  const auto train = [&](Graph& graph) {
+    TowerContext tower(graph);
+    const Tensor w = get_variable("w", {}, init::ones());
+    const Tensor cost = optimizer.scale_cost(w * 2);
+    both.arrive_and_wait();
+    Variable& variable = graph.variables().at("w");
+    const at::NoGradGuard no_grad;
+    EXPECT_NO_THROW(optimizer.apply_gradients({{&variable, at::full({}, 8.0)}}));
+    EXPECT_EQ(variable.tensor.item<double>(), 1 - 2);
+  };
+  Graph graphs[2];
+  std::thread other([&] { train(graphs[1]); });
+  train(graphs[0]);
+  other.join();
 }
 
 TEST(LossScaleErrorsTest, ImpossibleOptionsAreErrors) {

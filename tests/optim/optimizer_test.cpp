@@ -12,8 +12,11 @@
 #include "tensorpack/optim/adagrad.h"
 #include "tensorpack/optim/adam.h"
 #include "tensorpack/optim/lamb.h"
+#include "tensorpack/optim/loss_scale.h"
+#include "tensorpack/optim/moving_average.h"
 #include "tensorpack/optim/rmsprop.h"
 #include "tensorpack/optim/sgd.h"
+#include "tensorpack/optim/wrappers.h"
 #include "tensorpack/session/program_executor.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/error.h"
@@ -357,6 +360,27 @@ TEST(MinimizeTest, VariablesWithoutGradientStay) {
   minimize(sgd, used * 1, graph.variables().trainable());
   EXPECT_EQ(used.item<float>(), 0.5F);
   EXPECT_EQ(unused.item<float>(), 1.F);
+}
+
+TEST(OptimizerTest, TellTheirOptions) {
+  EXPECT_EQ(SGD({.lr = 0.1, .momentum = 0.9, .scope = "gen"}).hyper_params(),
+            (HyperParams{{"gen/optimizer", "SGD"},
+                         {"gen/lr", "0.1"},
+                         {"gen/momentum", "0.9"},
+                         {"gen/nesterov", "false"},
+                         {"gen/weight_decay", "0"}}));
+  EXPECT_EQ(Adam().hyper_params().at("optimizer"), "Adam");
+  EXPECT_EQ(AdamW().hyper_params().at("optimizer"), "AdamW");
+  EXPECT_EQ(LAMB().hyper_params().at("epsilon"), "1e-06");
+  EXPECT_EQ(RMSProp().hyper_params().at("centered"), "false");
+  EXPECT_EQ(Adagrad().hyper_params().at("initial_accumulator"), "0");
+  const HyperParams wrapped =
+      LossScaleOptimizer(AccumGradOptimizer(MovingAverageOptimizer(Adam({.lr = 0.5})), 4))
+          .hyper_params();
+  EXPECT_EQ(wrapped.at("lr"), "0.5");
+  EXPECT_EQ(wrapped.at("accumulated_steps"), "4");
+  EXPECT_EQ(wrapped.at("moving_average_decay"), "0.999");
+  EXPECT_EQ(wrapped.at("loss_scale"), "65536");
 }
 
 TEST(OptimizerTest, ImpossibleOptionsAreErrors) {

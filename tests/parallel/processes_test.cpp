@@ -20,8 +20,6 @@ using testing::Each;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-const GraphOptions kSeeded{.seed = 7};
-
 DistributedOptions with(std::shared_ptr<ProcessGroup> group, int towers = 1) {
   return {.devices = Devices::cpu(towers), .processes = std::move(group), .graph = kSeeded};
 }

@@ -15,6 +15,8 @@
 
 namespace tensorpack::test {
 
+inline const GraphOptions kSeeded{.seed = 7};
+
 /// A model on images [N, 1, 12, 12] and labels [N] of three classes.
 struct Model {
   std::string name = {};

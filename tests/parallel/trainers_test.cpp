@@ -8,8 +8,6 @@
 namespace tensorpack::test {
 namespace {
 
-const GraphOptions kSeeded{.seed = 7};
-
 SimpleTrainer one_tower() { return SimpleTrainer(kSeeded); }
 SyncMultiGPUTrainerReplicated replicated(int towers) {
   return SyncMultiGPUTrainerReplicated(Devices::cpu(towers), {.graph = kSeeded});
@@ -253,6 +251,10 @@ TEST(TrainersTest, SmallBucketsGiveTheSameBitsAsLargeOnes) {
   };
   expect_equal(with_buckets(64), with_buckets(1 << 20));
 }
+
+// One tower and one device: for several there are other trainers.
+static_assert(!std::is_constructible_v<SimpleTrainer, DataParallel>);
+static_assert(!std::is_constructible_v<QueueInputTrainer, DataParallel>);
 
 TEST(TrainersTest, WrongDevicesAreToldAtOnce) {
   EXPECT_ERROR(SyncMultiGPUTrainerReplicated(Devices::cpu(0)), "at least one tower");

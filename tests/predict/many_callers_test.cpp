@@ -11,8 +11,11 @@
 #include "tensorpack/dataflow/from_list.h"
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/predict/async_predictor.h"
+#include "tensorpack/predict/data_parallel_predictor.h"
 #include "tensorpack/predict/dataset_predictor.h"
+#include "tensorpack/predict/feedfree_predictor.h"
 #include "tensorpack/predict/multi_tower_predictor.h"
 #include "tests/support/throws.h"
 
@@ -45,6 +48,24 @@ TEST(OfflinePredictorTest, CopiesShareTheModelAndOutliveTheOriginal) {
   EXPECT_EQ(&copy.graph(), &original->graph());
   original.reset();
   EXPECT_TRUE(at::equal(copy(at::ones({1, 2}))[0], at::full({1, 2}, 3.0F)));
+}
+
+TEST(OfflinePredictorTest, ManyThreadsMayCallOne) {
+  const OfflinePredictor predict(config());
+  std::vector<std::jthread> threads;
+  std::atomic<int> right = 0;
+  std::latch start(4);
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      start.arrive_and_wait();
+      for (int64_t k = 0; k < 50; ++k) {
+        const at::Tensor x = at::full({1 + k % 3, 2}, static_cast<float>(100 * i + k));
+        right += at::equal(predict(x)[0], 3 * x) ? 1 : 0;
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(right, 4 * 50);
 }
 
 TEST(MultiTowerOfflinePredictorTest, TowersOfOneDeviceShareTheirVariables) {
@@ -196,6 +217,29 @@ TEST(DatasetPredictorTest, ResultsComeInTheOrderOfTheData) {
     }
     EXPECT_FALSE(predictor.next().has_value());
   }
+}
+
+TEST(DataParallelPredictorTest, EachTowerHasItsInputs) {
+  const DataParallelOfflinePredictor predict(config(), Devices::cpu(3));
+  const auto input = [](float value) { return Tensors{at::full({1, 2}, value)}; };
+  const std::vector<Tensors> all = predict({input(1), input(2), input(3)});
+  ASSERT_EQ(all.size(), 3);
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_TRUE(at::equal(all[i][0], at::full({1, 2}, 3 * static_cast<float>(i + 1))));
+  }
+  EXPECT_EQ(predict({input(1), input(2)}).size(), 2);
+  EXPECT_THROW(predict({input(1), input(2), input(3), input(4)}), Error);
+  EXPECT_THROW(predict({input(1), {at::ones({1, 3})}}), std::exception);
+}
+
+TEST(FeedfreePredictorTest, TakesItsInputsFromTheSource) {
+  FeedfreePredictor predict(config(), QueueInput(numbers(3), {.infinite = false}));
+  for (int i = 0; i < 3; ++i) {
+    const auto outputs = predict();
+    ASSERT_TRUE(outputs.has_value());
+    EXPECT_EQ((*outputs)[0][0][0].item<float>(), 3.0F * static_cast<float>(i));
+  }
+  EXPECT_FALSE(predict().has_value());
 }
 
 }  // namespace

@@ -12,7 +12,9 @@
 #include "tensorpack/dataflow/prefetch.h"
 #include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/queue_input.h"
+#include "tensorpack/optim/sgd.h"
 #include "tensorpack/train/train_config.h"
+#include "tensorpack/utils/flags.h"
 #include "tests/support/capture.h"
 #include "tests/train/linear_model.h"
 
@@ -54,6 +56,47 @@ TEST(TrainConfigTest, GoodConfigLearns) {
   EXPECT_EQ(trainer.steps_per_epoch(), 4) << "by default the size of the data";
   EXPECT_EQ(trainer.global_step(), 200);
   EXPECT_THAT(text, HasSubstr("The dataflow is read ahead by a QueueInput."));
+}
+
+class TakesHyperParams final : public MonitorBase {
+ public:
+  explicit TakesHyperParams(HyperParams* params) : params_(params) {}
+  void process_hyper_params(const HyperParams& params, const LoopState&) override {
+    *params_ = params;
+  }
+
+ private:
+  HyperParams* params_;
+};
+
+TEST(TrainConfigTest, WhatARunWasStartedWithIsReportedWithoutTheUsersDoing) {
+  const FlagValues before = command_line_flags();
+  set_command_line_flags({{"--model", "linear"}, {"--max_epoch", "1e0"}});
+  HyperParams params;
+  TrainConfig config = good_config();
+  config.model.optimizer = SGD({.lr = 0.25, .momentum = 0.5});
+  config.monitors = OwnedList<MonitorBase>(TakesHyperParams(&params));
+  config.max_epoch = 1;
+  stdout_of([&] { launch_train_with_config(std::move(config), SimpleTrainer({.seed = 9})); });
+  set_command_line_flags(before);
+  const HyperParams expected = {
+      {"deterministic", "false"},
+      {"device", "cpu"},
+      {"executor", "default"},
+      {"lr", "0.25"},
+      {"model", "linear"},
+      {"momentum", "0.5"},
+      {"nesterov", "false"},
+      {"optimizer", "SGD"},
+      {"precision", "float32"},
+      {"processes", "1"},
+      {"seed", "9"},
+      {"steps_per_epoch", "4"},
+      {"trainer", "SimpleTrainer"},
+      {"weight_decay", "0"},
+      {"max_epoch", "1e0"},  // what was asked for counts more than what came of it
+  };
+  EXPECT_EQ(params, expected);
 }
 
 TEST(TrainConfigTest, InputSourceIsUsedAsItIs) {

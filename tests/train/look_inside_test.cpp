@@ -8,6 +8,7 @@
 #include "tensorpack/callbacks/check_numerics.h"
 #include "tensorpack/callbacks/graph_profiler.h"
 #include "tensorpack/dataflow/from_list.h"
+#include "tensorpack/graph/trace.h"
 #include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/models/dropout.h"
 #include "tensorpack/models/fully_connected.h"
@@ -153,6 +154,40 @@ TEST(GraphProfilerTest, WritesTimesByLayerWithForwardAndBackwardApart) {
   }
   EXPECT_GE(hidden["forward"], 1);
   EXPECT_GE(hidden["backward"], 1);
+}
+
+// Takes the graph of a step, and remembers the shape of its input.
+class TakesGraph final : public MonitorBase {
+ public:
+  explicit TakesGraph(std::vector<int64_t>* input) : input_(input) {}
+  bool wants_graph() const override { return true; }
+  void process_graph(const Trace& trace, const LoopState&) override {
+    *input_ = trace.values[static_cast<size_t>(trace.inputs[0])].sizes;
+  }
+
+ private:
+  std::vector<int64_t>* input_;
+};
+
+TEST(GraphOfAStepTest, IsTheOneThatIsTrainedAndTakesNoRecordingMore) {
+  std::vector<int64_t> input;
+  const auto calls_of_the_model = [](OwnedList<MonitorBase> monitors) {
+    int calls = 0;
+    SimpleTrainer trainer;
+    trainer.setup_graph(
+        {{"x", {-1, 3}}}, FeedInput(batches(8, 0)),
+        [&calls](const at::Tensor& x) {
+          ++calls;
+          return model(x, false);
+        },
+        SGD({.lr = 0.01}));
+    stdout_of([&] {
+      trainer.train({.monitors = std::move(monitors), .steps_per_epoch = 8, .max_epoch = 1});
+    });
+    return calls;
+  };
+  EXPECT_EQ(calls_of_the_model(TakesGraph(&input)), calls_of_the_model(OwnedList<MonitorBase>()));
+  EXPECT_THAT(input, testing::ElementsAre(2, 3)) << "of the batches, not of a trial";
 }
 
 TEST(GraphProfilerTest, TheTableAddsUp) {

@@ -23,11 +23,11 @@ using testing::AllOf;
 using testing::HasSubstr;
 using Words = std::vector<std::string>;
 
-constexpr int kNever = 1'000'000;
+constexpr int kNotAtAll = 1'000'000;
 
 struct Job {
   int epochs = 2;
-  int stop = kNever;  // after which step the rank sends itself the signal
+  int stop = kNotAtAll;  // after which step the rank sends itself the signal
   int signal = SIGKILL;
   int rank = 0;
   int timeout = 60;  // in seconds; a busy machine is slow to start processes
@@ -207,6 +207,32 @@ TEST(RanksProcessTest, ARankThatHangsIsNamedByTheOthersWithinTheTimeout) {
   EXPECT_EQ(load_checkpoint(dir.path()).epoch_num, 1) << "nothing is half-written";
 }
 
+TEST(RanksProcessTest, SigtermToOneRankEndsAllAfterTheSameStepWithACheckpointOfAll) {
+  const TempDir whole;
+  for (const Ended& ended : run_ranks_of(3, whole.path(), {.epochs = 4})) {
+    ASSERT_EQ(ended.status, 0) << ended.output;
+  }
+  for (const int rank : {0, 2}) {
+    const TempDir parts;
+    const auto ended =
+        run_ranks_of(3, parts.path(), {.epochs = 4, .stop = 8, .signal = SIGTERM, .rank = rank});
+    for (const Ended& one : ended) {
+      EXPECT_EQ(one.status, 128 + SIGTERM) << one.output;
+      EXPECT_THAT(one.output, HasSubstr("Training was terminated (SIGTERM) at global_step = "));
+    }
+    const Checkpoint checkpoint = load_checkpoint(parts.path());
+    EXPECT_GE(checkpoint.global_step, 8);
+    EXPECT_LT(checkpoint.global_step, 20);
+    int of_others = 0;
+    for (const auto& [name, state] : checkpoint.extra) of_others += name.starts_with("rank2/");
+    EXPECT_GT(of_others, 0) << "random numbers of the others";
+    for (const Ended& one : run_ranks_of(3, parts.path(), {.epochs = 4})) {
+      ASSERT_EQ(one.status, 0) << one.output;
+    }
+    expect_same_weights(whole.path(), parts.path());
+  }
+}
+
 TEST(RanksProcessTest, AFullDiskAtTheChiefIsAnErrorAndNothingIsHalfWritten) {
   const TempDir disk;
   if (mount("tmpfs", disk.path().c_str(), "tmpfs", 0, "size=24k") != 0) {
@@ -227,10 +253,11 @@ TEST(RanksProcessTest, TheLauncherRestartsAJobWhichEndsWithTheSameWeights) {
   for (const Ended& ended : run_ranks_of(2, whole.path(), {.epochs = 4})) {
     ASSERT_EQ(ended.status, 0) << ended.output;
   }
-  for (const int rank : {0, 1}) {
+  for (const auto& [rank, signal] : {std::pair{0, SIGKILL}, {1, SIGKILL}, {1, SIGTERM}}) {
     const TempDir dir;
-    const Ended ended = run(Words{TENSORPACK_TP, "launch", "-n", "2", "--max-restarts", "1", "--"} +
-                            program(dir.path(), {.epochs = 4, .stop = 13, .rank = rank}));
+    const Ended ended =
+        run(Words{TENSORPACK_TP, "launch", "-n", "2", "--max-restarts", "1", "--"} +
+            program(dir.path(), {.epochs = 4, .stop = 13, .signal = signal, .rank = rank}));
     EXPECT_EQ(ended.status, 0) << ended.output;
     expect_same_weights(whole.path(), dir.path());
   }

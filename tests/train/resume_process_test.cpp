@@ -27,9 +27,9 @@ struct ChildRun {
 
 constexpr int kNever = 1'000'000;
 
-ChildRun train(const fs::path& dir, int epochs, int stop_at_step = kNever, int signal = SIGTERM) {
-  ChildProcess child({TENSORPACK_TRAIN_CHILD, "resume", dir.string(), std::to_string(epochs),
-                      std::to_string(stop_at_step), std::to_string(signal)});
+ChildRun run_child(std::vector<std::string> words) {
+  words.insert(words.begin(), TENSORPACK_TRAIN_CHILD);
+  ChildProcess child(std::move(words));
   ChildRun run{.status = child.wait(), .lines = {}, .output = child.output()};
   const std::regex line("(step [0-9.]+ cost|end of epoch) [^\n]*");
   for (auto i = std::sregex_iterator(run.output.begin(), run.output.end(), line);
@@ -37,6 +37,11 @@ ChildRun train(const fs::path& dir, int epochs, int stop_at_step = kNever, int s
     run.lines.push_back(i->str());
   }
   return run;
+}
+
+ChildRun train(const fs::path& dir, int epochs, int stop_at_step = kNever, int signal = SIGTERM) {
+  return run_child({"resume", dir.string(), std::to_string(epochs), std::to_string(stop_at_step),
+                    std::to_string(signal)});
 }
 
 void expect_same_checkpoint(const fs::path& a, const fs::path& b) {
@@ -101,6 +106,19 @@ TEST(ResumeProcessTest, AKilledTrainingLosesNothing) {
   EXPECT_EQ(resumed.status, 0) << resumed.output;
   EXPECT_THAT(four.lines, testing::IsSupersetOf(resumed.lines));
   expect_same_results(whole.path(), parts.path());
+}
+
+// The network drops out, and its data is shuffled.
+TEST(SeedProcessTest, TheSeedThatTheLogTellsRepeatsTheRun) {
+  const TempDir drawn, again, other;
+  const ChildRun first = run_child({"seed", drawn.path(), "none"});
+  std::smatch told;
+  ASSERT_TRUE(std::regex_search(first.output, told,
+                                std::regex("set_global_seed\\(([0-9]+)\\) repeats this run")))
+      << first.output;
+  EXPECT_EQ(first.lines.size(), 12) << first.output;
+  EXPECT_EQ(run_child({"seed", again.path(), told[1]}).lines, first.lines);
+  EXPECT_NE(run_child({"seed", other.path(), "none"}).lines, first.lines);
 }
 
 }  // namespace

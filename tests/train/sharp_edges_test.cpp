@@ -11,6 +11,7 @@
 #include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/input_source/staging_input.h"
+#include "tensorpack/session/session_init.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/tower/tower_variable.h"
 #include "tensorpack/train/multi_gpu_trainers.h"
@@ -77,15 +78,17 @@ TEST(SharpEdgesTest, QueueInputTrainerSeesTheQueueBehindAStagingInput) {
 }
 
 TEST(SharpEdgesTest, ATowerFunctionThatWritesToItsInputLeavesTheDataAlone) {
-  std::vector<DataPoint> points{{at::ones({2}), at::ones({2})}};
-  const at::Tensor mine = points[0][0];
-  SimpleTrainer trainer;
-  trainer.setup_graph(
-      linear_inputs(), FeedInput(FromList(points)),
-      [](at::Tensor x, const at::Tensor& y) { return linear_cost(x.mul_(2), y); },
-      SGD({.lr = 0.1}));
-  trainer.train({.steps_per_epoch = 4, .max_epoch = 2});
-  EXPECT_TRUE(at::equal(mine, at::ones({2})));
+  for (const ExecutorKind executor : {ExecutorKind::kReplay, ExecutorKind::kEager}) {
+    std::vector<DataPoint> points{{at::ones({2}), at::ones({2})}};
+    const at::Tensor mine = points[0][0];
+    SimpleTrainer trainer;
+    trainer.setup_graph(
+        linear_inputs(), FeedInput(FromList(points)),
+        [](at::Tensor x, const at::Tensor& y) { return linear_cost(x.mul_(2), y); },
+        SGD({.lr = 0.1}));
+    trainer.train({.session = {.executor = executor}, .steps_per_epoch = 4, .max_epoch = 2});
+    EXPECT_TRUE(at::equal(mine, at::ones({2})));
+  }
 }
 
 TEST(SharpEdgesTest, AnEpochThatTheDataCutsShortIsSaved) {
@@ -102,6 +105,30 @@ TEST(SharpEdgesTest, AnEpochThatTheDataCutsShortIsSaved) {
   EXPECT_EQ(checkpoint.global_step, 4);
   EXPECT_EQ(checkpoint.epoch_num, 2);
   EXPECT_TRUE(at::equal(checkpoint.variables.at("w"), trainer.variables().at("w").tensor));
+}
+
+// What another run learned is taken, how fast it learned is not, unless asked for.
+TEST(SharpEdgesTest, WeightsOfAnotherRunComeWithoutItsLearningRate) {
+  TempDir dir;
+  const auto train = [&](double lr, TrainOptions options) {
+    SimpleTrainer trainer;
+    trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), linear_cost, SGD({.lr = lr}));
+    options.steps_per_epoch = 4;
+    options.max_epoch = 1;
+    trainer.train(std::move(options));
+    const auto value = [&](const char* name) {
+      return trainer.variables().at(name).tensor.item<float>();
+    };
+    return std::pair(value("w"), value("learning_rate"));
+  };
+  const auto [trained, rate] =
+      train(0.1, {.callbacks = {ModelSaver({.checkpoint_dir = dir.path()})}});
+  const std::string log = stdout_of([&, weight = trained] {
+    EXPECT_EQ(train(0, {.session_init = SaverRestore(dir.path())}), std::pair(weight, 0.F));
+  });
+  EXPECT_THAT(log, testing::ContainsRegex("as the program made them .*learning_rate"));
+  EXPECT_EQ(train(0, {.session_init = SaverRestore(dir.path(), {.training_state = true})}).second,
+            rate);
 }
 
 // As the log says when no seed was set.
@@ -159,6 +186,14 @@ void expect_sums_of_their_own(TwoTowers trainer) {
 TEST(SharpEdgesTest, EachTowerKeepsAVariableOfItsOwnThroughTheEndOfAnEpoch) {
   expect_sums_of_their_own(SyncMultiGPUTrainerReplicated(Devices::cpu(2)));
   expect_sums_of_their_own(SyncMultiGPUTrainerParameterServer(Devices::cpu(2)));
+}
+
+TEST(SharpEdgesTest, ATrainerWithoutGradientsIsNotWarnedThatNothingIsTrainable) {
+  Trainer trainer;
+  trainer.set_train_op(Op::nothing());
+  const std::string log = stdout_of([&] { trainer.train({.steps_per_epoch = 2, .max_epoch = 1}); });
+  EXPECT_THAT(log, testing::HasSubstr("The graph has no trainable variables."));
+  EXPECT_THAT(log, testing::Not(testing::HasSubstr("WRN")));
 }
 
 TrainOptions diverging(OwnedList<Callback> callbacks) {

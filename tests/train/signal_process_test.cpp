@@ -65,7 +65,7 @@ TEST_F(SignalProcessTest, AClosedPipeSavesToo) {
 }
 
 TEST_F(SignalProcessTest, DataThatDoesNotComeKeepsNobodyFromEnding) {
-  for (const char* source : {"queue", "staging"}) {
+  for (const char* source : {"queue", "staging", "feed"}) {
     EXPECT_EQ(end_by(SIGTERM, source, "block"), 143) << output_;
     const Checkpoint checkpoint = load_checkpoint(dir_.path());
     EXPECT_EQ(checkpoint.global_step, 3);

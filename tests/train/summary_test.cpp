@@ -5,6 +5,7 @@
 
 #include "tensorpack/callbacks/merge_all_summaries.h"
 #include "tensorpack/input_source/feed_input.h"
+#include "tensorpack/optim/gradient_processor.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/train/single_cost_trainer.h"
 #include "tests/train/linear_model.h"
@@ -23,7 +24,7 @@ at::Tensor squares(const at::Tensor& x) {
   return cost;
 }
 
-FromList numbers(int count) {
+FromList count_to(int count) {
   std::vector<DataPoint> points;
   for (int i = 1; i <= count; ++i) points.push_back({at::full({1}, i, at::kFloat)});
   return FromList(std::move(points));
@@ -33,7 +34,7 @@ FromList numbers(int count) {
 std::vector<std::pair<int64_t, double>> history(MergeAllSummariesOptions options,
                                                 const std::string& name, int64_t steps = 4) {
   SimpleTrainer trainer;
-  trainer.setup_graph({{"x", {-1}}}, FeedInput(numbers(8)), squares, SGD({.lr = 0}));
+  trainer.setup_graph({{"x", {-1}}}, FeedInput(count_to(8)), squares, SGD({.lr = 0}));
   trainer.train({
       .callbacks = {MergeAllSummaries(options)},
       .steps_per_epoch = steps,
@@ -105,7 +106,7 @@ class Recorder final : public MonitorBase {
 template <typename Model>
 std::vector<std::string> recorded(SimpleTrainer& trainer, const Model& model) {
   std::vector<std::string> seen;
-  trainer.setup_graph({{"x", {-1}}}, FeedInput(numbers(4)), model, SGD({.lr = 0}));
+  trainer.setup_graph({{"x", {-1}}}, FeedInput(count_to(4)), model, SGD({.lr = 0}));
   trainer.train({
       .callbacks = {MergeAllSummaries()},
       .monitors = OwnedList<MonitorBase>(Recorder(&seen)),
@@ -131,6 +132,24 @@ TEST(SummaryTest, TensorsAreThoseOfTheLastStepOfTheEpoch) {
   EXPECT_EQ(trainer.monitors().get_history("x-rms"),
             (std::vector<std::pair<int64_t, double>>{{2, 2}, {4, 4}}));
   EXPECT_EQ(trainer.monitors().get_latest("activation-summary/act-sparsity"), 0.5);
+}
+
+TEST(SummaryTest, GradientsAreReportedWithTheStepThatMadeThem) {
+  std::vector<std::string> seen;
+  SimpleTrainer trainer;
+  trainer.setup_graph(
+      {{"x", {-1}}}, FeedInput(count_to(4)),
+      [](const at::Tensor& x) { return (x * get_variable("v", {})).mean(); },
+      apply_grad_processors(SGD({.lr = 0}), {SummaryGradient()}));
+  trainer.train({
+      .callbacks = {MergeAllSummaries()},
+      .monitors = OwnedList<MonitorBase>(Recorder(&seen)),
+      .steps_per_epoch = 2,
+      .max_epoch = 2,
+  });
+  EXPECT_THAT(seen, testing::ElementsAre("histogram v-grad-histogram of 1 max 2 at 2",
+                                         "histogram v-grad-histogram of 1 max 4 at 4"));
+  EXPECT_TRUE(trainer.monitors().contains("v-grad/rms"));
 }
 
 TEST(SummaryTest, ImagesAndTextsReachMonitors) {
@@ -178,7 +197,7 @@ TEST(SummaryTest, WrongTensorsAreErrors) {
 
 TEST(SummaryTest, AveragesAreNotSaved) {
   SimpleTrainer trainer;
-  trainer.setup_graph({{"x", {-1}}}, FeedInput(numbers(1)), squares, SGD({.lr = 0}));
+  trainer.setup_graph({{"x", {-1}}}, FeedInput(count_to(1)), squares, SGD({.lr = 0}));
   EXPECT_FALSE(trainer.variables().at("EMA/cost").is_saved());
   EXPECT_TRUE(moving_summaries(trainer.graph()).empty()) << "no run yet, so no value";
 }

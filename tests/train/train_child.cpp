@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The programs that tests start:
 //   train_child wait <logdir> none|saver|periodic|chatty  trains until a signal ends it
-//   train_child block <logdir> queue|staging              the same, with data that stops coming
+//   train_child block <logdir> queue|staging|feed         the same, with data that stops coming
 //   train_child resume <logdir> <epochs> <stop> <signal> [<rank>]
 //                                                         trains a network, resuming what is there;
 //                                                         rank <rank>, or the chief, sends itself
 //                                                         <signal> after step <stop>, or at the end
 //                                                         of epoch <-stop>, unless it was started
 //                                                         again
+//   train_child seed <logdir> <seed>|none                 trains it with that seed, or without one
 //   train_child throw <logdir>                            throws a number
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -25,6 +26,7 @@
 #include "tensorpack/dataflow/rng.h"
 #include "tensorpack/dataflow/shard.h"
 #include "tensorpack/dataflow/shuffle.h"
+#include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/input_source/staging_input.h"
 #include "tensorpack/models/batch_norm.h"
@@ -38,6 +40,7 @@
 #include "tensorpack/train/trainer.h"
 #include "tensorpack/utils/launch_environment.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/seed.h"
 
 using namespace tensorpack;  // NOLINT: a program
 
@@ -79,15 +82,20 @@ Generator<DataPoint> three_and_wait() {
   while (true) ::pause();
 }
 
-void wait_for_data(const std::string& source) {
+Owned<InputSource> source_called(const std::string& name) {
+  if (name == "feed") return FeedInput(FromGenerator(three_and_wait));
   QueueInput queue((FromGenerator(three_and_wait)));
+  if (name == "staging") return StagingInput(std::move(queue));
+  return queue;
+}
+
+void wait_for_data(const std::string& source) {
   launch_train_with_config(
       {.model = {.inputs = {{"x", {-1}}},
                  .build_graph =
                      [](const at::Tensor& x) { return (get_variable("w", {}) * x).sum(); },
                  .optimizer = Adam()},
-       .data = source == "staging" ? Owned<InputSource>(StagingInput(std::move(queue)))
-                                   : Owned<InputSource>(std::move(queue)),
+       .data = source_called(source),
        .callbacks = {Reporter(), ModelSaver()},
        .steps_per_epoch = 1'000'000},
       SimpleTrainer());
@@ -135,24 +143,33 @@ at::Tensor network(const at::Tensor& x, const at::Tensor& y) {
   return cost;
 }
 
+TrainConfig network_config(OwnedList<Callback> callbacks, int64_t epochs) {
+  const int64_t size = 60 * ((detect_launch().size + 3) / 4);  // some batches for each rank
+  return {
+      .model = {.inputs = {{"x", {-1, 5}}, {"y", {-1}}},
+                .build_graph = network,
+                .optimizer = Adam({.lr = 0.01})},
+      .dataflow = FakeData({{.shape = {5}}, {}}, {.size = size}) | shuffle() | shard() | batch(4),
+      .callbacks = std::move(callbacks),
+      .extra_callbacks = OwnedList<Callback>(),
+      .steps_per_epoch = 5,
+      .max_epoch = epochs,
+  };
+}
+
 void train_and_resume(int64_t epochs, const Raise& raise) {
   set_global_seed(7);
   at::manual_seed(7);
-  const int64_t size = 60 * ((detect_launch().size + 3) / 4);  // some batches for each rank
+  // The saver first: what comes after it must not be lost either.
   launch_train_with_config(
-      AutoResumeTrainConfig({
-          .model = {.inputs = {{"x", {-1, 5}}, {"y", {-1}}},
-                    .build_graph = network,
-                    .optimizer = Adam({.lr = 0.01})},
-          .dataflow =
-              FakeData({{.shape = {5}}, {}}, {.size = size}) | shuffle() | shard() | batch(4),
-          // The saver first: what comes after it must not be lost either.
-          .callbacks = {ModelSaver(), Raise(raise), PrintCost(), MergeAllSummaries()},
-          .extra_callbacks = OwnedList<Callback>(),
-          .steps_per_epoch = 5,
-          .max_epoch = epochs,
-      }),
+      AutoResumeTrainConfig(
+          network_config({ModelSaver(), Raise(raise), PrintCost(), MergeAllSummaries()}, epochs)),
       DistributedTrainer());
+}
+
+void train_with_seed(const std::string& seed) {
+  if (seed != "none") set_global_seed(std::stoull(seed));
+  launch_train_with_config(network_config({PrintCost()}, 2), SimpleTrainer());
 }
 
 }  // namespace
@@ -165,6 +182,8 @@ int main(int argc, char** argv) {
       wait_for_signal(words.at(2));
     } else if (words.at(0) == "block") {
       wait_for_data(words.at(2));
+    } else if (words.at(0) == "seed") {
+      train_with_seed(words.at(2));
     } else if (words.at(0) == "throw") {
       throw 7;  // NOLINT: that is the point
     } else {

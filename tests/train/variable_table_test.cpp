@@ -33,7 +33,7 @@ TEST(VariableTableTest, ShowsTypesWhenTheyDiffer) {
                                                "b     [1]             1  Double\n"));
 }
 
-TEST(VariableTableTest, NothingToTrainIsAWarning) {
+TEST(VariableTableTest, NothingToTrainIsSaidButNoWarning) {
   Graph graph;
   EXPECT_THAT(stdout_of([&] { log_variables(graph); }),
               testing::AllOf(HasSubstr("The graph has no trainable variables."),

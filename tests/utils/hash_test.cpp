@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 
 namespace tensorpack {
 namespace {
@@ -27,6 +28,18 @@ TEST(HashTest, EveryBitCounts) {
     }
   }
   EXPECT_NE(xxh64("a", 1), xxh64("a"));
+}
+
+TEST(HashTest, PiecesGiveTheSameAsTheWhole) {
+  std::string bytes;
+  for (int i = 0; i < 200; ++i) bytes += static_cast<char>(37 * i);
+  for (const size_t piece : {1, 5, 8, 31, 32, 33, 64, 199}) {
+    Xxh64 hash(7);
+    for (size_t at = 0; at < bytes.size(); at += piece) {
+      hash.add(std::string_view(bytes).substr(at, piece));
+      EXPECT_EQ(hash.value(), xxh64(bytes.substr(0, at + piece), 7)) << piece << " " << at;
+    }
+  }
 }
 
 }  // namespace

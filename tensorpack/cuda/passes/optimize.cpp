@@ -14,6 +14,7 @@ void fuse(Trace& trace, const std::vector<std::string>& fetches, const FusionOpt
     make_functional(trace, options.device);
   }
   if (options.batch_norm) fused += fuse_batch_norm(trace, options.device);
+  if (options.bias_relu && options.max_pool) fused += pool_before_relu(trace, options.device);
   if (options.bias_relu) fused += fuse_bias_relu(trace, options.device);
   if (options.layer_norm) fused += fuse_layer_norm(trace, options.device);
   if (options.cross_entropy) fused += fuse_cross_entropy(trace, options.device);

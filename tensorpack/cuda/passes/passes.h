@@ -44,6 +44,10 @@ int fuse_layer_norm(Trace& trace, c10::DeviceType device = c10::kCUDA);
 /// Puts pooling with small places in place of libtorch's, forward and backward; returns how many.
 int fuse_max_pool(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
+/// Moves the biases and relus of convolutions behind the max pooling that follows, both ways;
+/// returns how many. See Note [Pooling first].
+int pool_before_relu(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
 /// Makes the additions of convolutions' biases, and the sums of their gradients, operators of the
 /// trace, where they can be fused. See Note [Biases as operators].
 void expose_biases(Trace& trace, c10::DeviceType device = c10::kCUDA);

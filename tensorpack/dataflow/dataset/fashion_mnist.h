@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "tensorpack/dataflow/dataflow.h"
+#include "tensorpack/dataflow/dataset/idx_images.h"
 
 namespace tensorpack {
 
@@ -18,23 +18,10 @@ struct FashionMnistOptions {
 };
 
 /// The Fashion-MNIST dataset: {image: float32 [28, 28] in 0..1, label: int64 scalar in 0..9}.
-class FashionMnist final : public DataFlow {
+class FashionMnist final : public IdxImages {
  public:
   /// Reads the 60000 images of "train" or the 10000 of "test" into memory.
   explicit FashionMnist(std::string_view name, FashionMnistOptions options = {});
-
-  void start(int64_t pass) override;
-  std::optional<DataPoint> next() override;
-  int64_t skip(int64_t count) override;
-  std::optional<int64_t> size() const override { return images_.size(0); }
-
- private:
-  at::Tensor images_;
-  at::Tensor labels_;
-  bool shuffle_;
-  uint64_t seed_;
-  std::vector<int64_t> order_;
-  int64_t position_ = 0;
 };
 
 }  // namespace tensorpack

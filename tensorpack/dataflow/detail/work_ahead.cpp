@@ -26,6 +26,16 @@ constexpr std::chrono::milliseconds kPatience{100};
 // Whoever waits for data on a thread that is to end.
 struct Abandoned {};
 
+// Watches for a moment whether `is_done` comes true: to sleep and be woken up takes longer than
+// another thread needs for many small datapoints. On a busy machine that thread gets the processor.
+template <typename Condition>
+void watch_briefly(const Condition& is_done) {
+  constexpr int64_t kMomentNs = 20'000;
+  for (const int64_t end = now_ns() + kMomentNs; !is_done() && now_ns() < end;) {
+    std::this_thread::yield();
+  }
+}
+
 }  // namespace
 
 class WorkAhead::State {
@@ -146,6 +156,7 @@ class WorkAhead::State {
   bool wait_for_room() {
     if (occupied() < options_.capacity) return !stopping_;
     const int64_t start = now_ns();
+    watch_briefly([&] { return occupied() <= few_ || stopping_; });
     std::unique_lock lock(mutex_);
     is_waiting_for_room_ = true;
     while (!stopping_ && occupied() > few_) has_room_.wait_for(lock, kPatience);
@@ -160,7 +171,9 @@ class WorkAhead::State {
     const int64_t place = options_.ordered ? slot.number : completed_;
     ++completed_;
     slots_[place % options_.capacity] = std::move(slot);
-    if (is_waiting_for_data_ && place == next_place_) has_news_.notify_all();
+    if (place != next_place_) return;
+    head_is_ready_ = true;
+    if (is_waiting_for_data_) has_news_.notify_all();
   }
 
   // Moves all results that are due to the consumer's side, so that it takes the lock once for many.
@@ -175,12 +188,16 @@ class WorkAhead::State {
       ++next_place_;
       if (std::ssize(taken_) == options_.capacity) break;
     }
+    head_is_ready_ = head().is_ready;
     stats_->count_depth(std::ssize(taken_));
     return !taken_.empty();
   }
 
   void wait_for_data(std::unique_lock<std::mutex>& lock) {
     const int64_t start = now_ns();
+    lock.unlock();
+    watch_briefly([&] { return head_is_ready_.load(); });
+    lock.lock();
     is_waiting_for_data_ = true;
     while (!head().is_ready && next_place_ < total_) {
       if (has_news_.wait_for(lock, kPatience) == std::cv_status::no_timeout) continue;
@@ -236,6 +253,7 @@ class WorkAhead::State {
   std::vector<Slot> slots_;           // a ring
   int64_t completed_ = 0;
   int64_t next_place_ = 0;                               // of the result that is due
+  std::atomic<bool> head_is_ready_ = false;              // that result, to be seen without the lock
   int64_t total_ = std::numeric_limits<int64_t>::max();  // how many results there will be
   bool is_waiting_for_data_ = false;
   int64_t running_ = 0;

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -18,6 +19,7 @@
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/signals.h"
 #include "tensorpack/utils/string.h"
+#include "tensorpack/utils/wait_for_device.h"
 
 namespace tensorpack::detail {
 
@@ -76,6 +78,10 @@ class C10dGroup final : public ProcessGroup, public std::enable_shared_from_this
   std::vector<std::string> gather(const std::string& bytes) override;
   void barrier() override;
   void check() override;
+  void check_after(milliseconds waited) override;
+  void ask_to_end(int signal) override { signs_->ask_to_end(signal); }
+  int signal_to_end_by(int64_t step) override;
+  bool ends_here() const override { return ends_here_; }
   void set_step(int64_t step) override { signs_->set_step(step); }
   void leave(const std::string& reason) override;
   void stop(const std::string& reason) override;
@@ -117,6 +123,8 @@ class C10dGroup final : public ProcessGroup, public std::enable_shared_from_this
   std::string failure_;                 // the text of the first
   bool unfinished_ = false;             // a transfer may still be under way
   bool left_ = false;
+  bool ends_here_ = false;
+  std::optional<WaitCheck> while_waiting_;  // for a GPU
 };
 
 /// A sum under way. One that is thrown away unfinished leaves its memory to the transport.
@@ -198,9 +206,11 @@ void C10dGroup::connect_gpus(const ProcessGroupOptions& options,
   }
   nccl_ = make_nccl(transport);
   to_interrupt_ = nccl_.get();
+  while_waiting_.emplace([this](milliseconds waited) { check_after(waited); });
 }
 
 C10dGroup::~C10dGroup() {
+  while_waiting_.reset();
   if (!left_) signs_->leave(News::Kind::kDone, "it closed its process group.");
   signs_.reset();
   for (Transport* transport : {nccl_.get(), gloo_.get()}) {
@@ -276,6 +286,7 @@ void C10dGroup::fail_by_timeout(int64_t collective) {
   const std::vector<int> silent = silent_ranks(signs, kSilenceOfTheDead);
   std::vector<int> absent;
   std::vector<int> elsewhere;
+  std::vector<int> behind;
   const Sign& own = signs[static_cast<size_t>(rank())];
   for (int other = 0; other < size(); ++other) {
     const Sign& sign = signs[static_cast<size_t>(other)];
@@ -283,6 +294,8 @@ void C10dGroup::fail_by_timeout(int64_t collective) {
       absent.push_back(other);
     } else if (sign.collectives == own.collectives && sign.collective != own.collective) {
       elsewhere.push_back(other);
+    } else if (sign.step < own.step) {
+      behind.push_back(other);
     }
   }
   if (!silent.empty()) {
@@ -304,6 +317,14 @@ void C10dGroup::fail_by_timeout(int64_t collective) {
         "ranks "
         "must call the same collectives in the same order.",
         elsewhere.front(), rank(), sign.collective, sign.step, own.collective, own.step);
+  } else if (!behind.empty()) {
+    const Sign& sign = signs[static_cast<size_t>(behind.front())];
+    news.text = fmt::format(
+        "{} {} alive but behind: rank {} is in step {}, and rank {} has waited in step {} for {}. "
+        "A "
+        "longer timeout is set by TENSORPACK_TIMEOUT, in seconds.",
+        name_ranks(behind), behind.size() == 1 ? "is" : "are", behind.front(), sign.step, rank(),
+        own.step, seconds_of(timeout_));
   } else {
     news.text = fmt::format(
         "all ranks have come to this collective ({}), but it has not ended for {}. Is the network "
@@ -322,6 +343,18 @@ void C10dGroup::check() {
   }
   const auto news = signs_->news();
   if (news && news->kind != News::Kind::kDone) fail_by(*news);
+}
+
+// What was captured counts no collectives: the steps tell who is behind.
+void C10dGroup::check_after(milliseconds waited) {
+  check();
+  if (waited >= timeout_) fail_by_timeout(signs_->collectives());
+}
+
+int C10dGroup::signal_to_end_by(int64_t step) {
+  const int signal = signs_->signal_to_end_by(step);
+  ends_here_ = signal != 0;
+  return signal;
 }
 
 int64_t C10dGroup::begin(std::string what) {

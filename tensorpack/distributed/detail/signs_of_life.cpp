@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <csignal>
 #include <mutex>
 #include <sstream>
 #include <thread>
 #include <utility>
 
+#include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/signals.h"
 #include "tensorpack/utils/thread.h"
 
 namespace tensorpack::detail {
@@ -28,7 +31,11 @@ constexpr seconds kFarewell{3};
 
 std::string sign_key(int rank) { return "life/" + std::to_string(rank); }
 std::string informed_key(int rank) { return "informed/" + std::to_string(rank); }
+std::string promise_key(int rank) { return "end/" + std::to_string(rank); }
 constexpr const char* kNewsKey = "news";
+constexpr const char* kEndKey = "end";
+/// Threads write their promises within a beat or two.
+constexpr seconds kPatienceForPromises{20};
 
 std::string encode(const Sign& sign) {
   return fmt::format("{} {} {} {}", sign.beat, sign.step, sign.collectives, sign.collective);
@@ -85,6 +92,11 @@ struct SignsOfLife::State {
   std::optional<Clock::time_point> watching_since;
   Clock::time_point looked_at{};  // when all signs were read last
   Clock::time_point answered = Clock::now();
+  int asked = 0;                   // the signal to end by, of this process
+  int64_t last_step = 0;           // after which the loop has looked
+  std::optional<int64_t> promise;  // the loop does not go beyond it without an agreement
+  bool promise_is_told = false;
+  std::optional<AgreedEnd> end;
   bool leaving = false;
   bool finished = false;
   std::thread thread;
@@ -99,6 +111,7 @@ struct SignsOfLife::State {
   void read_news();
   void learn(News what);
   void find_silent();
+  void agree_on_end(bool beat_is_due);
   void say_farewell();
   void lose_store();
   void tick(bool beat_is_due);
@@ -177,6 +190,34 @@ void SignsOfLife::State::find_silent() {
                                next, in_seconds(silence), other.sign.step, kHowToGoOn)};
 }
 
+/// See Note [Ending together].
+void SignsOfLife::State::agree_on_end(bool beat_is_due) {
+  std::unique_lock lock(mutex);
+  const int signal = asked;
+  const bool is_told = promise_is_told;
+  if (end || !(beat_is_due || signal != 0 || is_told)) return;
+  lock.unlock();
+  if (!is_told) {
+    if (signal == 0 && !store().has({kEndKey})) return;
+    if (signal != 0) store().set_first(kEndKey, std::to_string(signal));
+    lock.lock();
+    if (!promise) promise = last_step + 1;
+    promise_is_told = true;
+    const std::string text = std::to_string(*promise);
+    lock.unlock();
+    store().set(promise_key(rank()), text);
+  }
+  std::vector<std::string> keys;
+  for (int other = 0; other < size(); ++other) keys.push_back(promise_key(other));
+  if (!store().has(keys)) return;
+  AgreedEnd agreed{.signal = std::stoi(store().get(kEndKey))};
+  for (const std::string& key : keys) {
+    agreed.step = std::max<int64_t>(agreed.step, std::stoll(store().get(key)));
+  }
+  lock.lock();
+  end = agreed;
+}
+
 /// Where the store is in this process, the others must have read the news before it ends.
 void SignsOfLife::State::say_farewell() {
   store().set(informed_key(rank()), "");
@@ -218,6 +259,7 @@ void SignsOfLife::State::tick(bool beat_is_due) {
     find_silent();
   }
   read_news();
+  agree_on_end(beat_is_due);
   lock.lock();
   answered = Clock::now();
   lock.unlock();
@@ -231,7 +273,9 @@ void SignsOfLife::run(const std::shared_ptr<State>& state) {
   try {
     for (bool leaving = false; !leaving;) {
       std::unique_lock lock(s.mutex);
-      s.changed.wait_for(lock, kTick, [&] { return s.leaving || s.to_tell; });
+      s.changed.wait_for(lock, kTick, [&] {
+        return s.leaving || s.to_tell || (s.asked != 0 && !s.promise_is_told);
+      });
       leaving = s.leaving;
       lock.unlock();
       const bool due = Clock::now() >= next_beat;
@@ -336,6 +380,27 @@ std::optional<int64_t> SignsOfLife::last_step(int rank) const {
   const std::lock_guard lock(state_->mutex);
   const Sign& sign = state_->seen[static_cast<size_t>(rank)].sign;
   return sign.beat < 0 ? std::nullopt : std::optional(sign.step);
+}
+
+// Whoever asks stops at the step it is at, so that the others are soon found waiting for it.
+void SignsOfLife::ask_to_end(int signal) {
+  const std::lock_guard lock(state_->mutex);
+  if (std::exchange(state_->asked, signal) != 0) return;
+  if (!state_->promise) state_->promise = state_->last_step + 1;
+  state_->changed.notify_all();
+}
+
+int SignsOfLife::signal_to_end_by(int64_t step) {
+  std::unique_lock lock(state_->mutex);
+  state_->last_step = step;
+  if (!state_->promise || step < *state_->promise) return 0;
+  state_->changed.wait_for(lock, kPatienceForPromises,
+                           [&] { return state_->end || state_->news || state_->finished; });
+  if (state_->end) return step >= state_->end->step ? state_->end->signal : 0;
+  if (state_->news || state_->finished) return 0;  // the next collective tells why
+  log::warning("Not all ranks have said within {} s after which step they can end.",
+               kPatienceForPromises.count());
+  throw Interrupted(state_->asked != 0 ? state_->asked : SIGTERM);
 }
 
 void SignsOfLife::tell(News news) {

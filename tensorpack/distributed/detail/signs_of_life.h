@@ -5,6 +5,12 @@
 // shared store about once a second, and reads there the news: the first rank that left or was found
 // gone, and why. All calls to the store are made by that thread, because they block when the
 // network is cut; nobody waits for it without a limit.
+//
+// Note [Ending together]
+// A rank that is to end tells so in the store. The thread of every rank, this one's too, sees it
+// and writes a promise there: the next step after which its training loop can stop, and will not go
+// on before it knows what the others have promised. The latest of all promises is where they end.
+// The threads do that while the loops go on or wait for each other, so that nobody is stuck.
 #pragma once
 
 #include <chrono>
@@ -55,6 +61,12 @@ struct Sign {
   std::chrono::milliseconds silence{};
 };
 
+/// After which step all processes end, and by which signal.
+struct AgreedEnd {
+  int64_t step = 0;
+  int signal = 0;
+};
+
 struct SignsOfLifeOptions {
   /// A connection of its own.
   std::shared_ptr<SharedStore> store;
@@ -95,6 +107,12 @@ class SignsOfLife {
   std::chrono::milliseconds store_silence() const;
   /// The last step that a rank was seen in, if it was ever seen.
   std::optional<int64_t> last_step(int rank) const;
+
+  /// Has all agree on a step to end after. See Note [Ending together].
+  void ask_to_end(int signal);
+  /// Between steps, with the number of those that were made: the signal to end by, if they agreed
+  /// to end here, or 0. Waits for the others' promises, but not for ever: then throws Interrupted.
+  int signal_to_end_by(int64_t step);
 
   /// Tells it to all, unless there is older news.
   void tell(News news);

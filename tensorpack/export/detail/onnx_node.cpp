@@ -8,7 +8,7 @@
 namespace tensorpack::detail {
 namespace {
 
-constexpr const char* kWhere = "export_onnx";
+constexpr const char* kExporter = "export_onnx";
 
 std::vector<OnnxDimension> onnx_shape(const ExportedValue& value, int64_t unit) {
   std::vector<OnnxDimension> shape;
@@ -51,7 +51,7 @@ void OnnxConversion::add(const ExportedNode& node) {
   const size_t dot = std::min(node.op.find('.'), node.op.size());
   if (node.op[dot - 1] == '_') functional.op.erase(dot - 1, 1);
   const OnnxMapping* mapping = find_mapping(functional.op);
-  TP_CHECK(mapping != nullptr, kWhere,
+  TP_CHECK(mapping != nullptr, kExporter,
            "{} has no mapping to ONNX. Use operators that have one, or export_model().",
            tensorpack::describe(node));
   graph_.set_layer(node.layer);
@@ -124,7 +124,7 @@ std::string OnnxConversion::extent(const Extent& extent) {
 // ---- one node
 
 void OnnxNode::check(bool condition, const std::string& what) const {
-  TP_CHECK(condition, kWhere, "{}: {}, which has no mapping to ONNX. Use export_model().",
+  TP_CHECK(condition, kExporter, "{}: {}, which has no mapping to ONNX. Use export_model().",
            tensorpack::describe(node_), what);
 }
 

@@ -81,6 +81,15 @@ void square(OnnxNode& node) {
   node.give(node.emit("Mul", {x, x}));
 }
 
+// To a base, of which the natural logarithm is given.
+OnnxMapping logarithm(double log_of_base) {
+  return [log_of_base](OnnxNode& node) {
+    const c10::ScalarType dtype = node.result_value().dtype;
+    node.give(node.emit(
+        "Div", {node.emit("Log", {node.in("self", dtype)}), node.scalar(log_of_base, dtype)}));
+  };
+}
+
 void rsqrt(OnnxNode& node) {
   node.give(
       node.emit("Reciprocal", {node.emit("Sqrt", {node.in("self", node.result_value().dtype)})}));
@@ -205,8 +214,15 @@ void convert(OnnxNode& node) {
 const std::map<std::string, OnnxMapping>& onnx_pointwise() {
   static const std::map<std::string, OnnxMapping> table = {
       {"aten::abs", unary("Abs")},
+      {"aten::acos", unary("Acos")},
+      {"aten::acosh", unary("Acosh")},
+      {"aten::asin", unary("Asin")},
+      {"aten::asinh", unary("Asinh")},
+      {"aten::atan", unary("Atan")},
+      {"aten::atanh", unary("Atanh")},
       {"aten::ceil", unary("Ceil")},
       {"aten::cos", unary("Cos")},
+      {"aten::cosh", unary("Cosh")},
       {"aten::erf", unary("Erf")},
       {"aten::exp", unary("Exp")},
       {"aten::floor", unary("Floor")},
@@ -220,8 +236,12 @@ const std::map<std::string, OnnxMapping>& onnx_pointwise() {
       {"aten::sigmoid", unary("Sigmoid")},
       {"aten::sign", unary("Sign")},
       {"aten::sin", unary("Sin")},
+      {"aten::sinh", unary("Sinh")},
       {"aten::sqrt", unary("Sqrt")},
+      {"aten::tan", unary("Tan")},
       {"aten::tanh", unary("Tanh")},
+      {"aten::log2", logarithm(std::numbers::ln2)},
+      {"aten::log10", logarithm(std::numbers::ln10)},
       {"aten::add.Scalar", sum("Add")},
       {"aten::add.Tensor", sum("Add")},
       {"aten::rsub.Scalar", sum("Sub", /*is_reversed=*/true)},

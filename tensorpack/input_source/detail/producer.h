@@ -35,6 +35,7 @@ class Producer {
   struct Work {
     std::string thread_name = {};
     size_t capacity = 1;
+    bool single_threaded_ops = true;         ///< as others work meanwhile
     std::shared_ptr<StageStats> stats = {};  ///< where to count; may be null
     std::function<void()> start = {};
     std::function<std::optional<T>()> make = {};
@@ -90,7 +91,7 @@ class Producer {
 
   static void produce(State& state, const Work& work) {
     set_thread_name(work.thread_name);
-    single_threaded_ops();
+    if (work.single_threaded_ops) single_threaded_ops();
     const StopScope stop_scope(state.stopping);
     std::optional<ThreadOfStage> thread_of_stage;
     if (work.stats) thread_of_stage.emplace(*work.stats);

@@ -55,11 +55,6 @@ std::string compiler() {
 #endif
 }
 
-bool is_flag(const std::string& word) {
-  const bool is_number = word.size() > 1 && (std::isdigit(word[1]) != 0 || word[1] == '.');
-  return word.size() > 1 && word[0] == '-' && !is_number;
-}
-
 }  // namespace
 
 Facts environment_facts() {
@@ -82,26 +77,6 @@ Facts environment_facts() {
   };
   std::erase_if(facts, [](const auto& fact) { return fact.second.empty(); });
   return facts;
-}
-
-Facts parse_flags(const std::vector<std::string>& words) {
-  Facts flags;
-  std::string arguments;
-  for (size_t i = 1; i < words.size(); ++i) {
-    const std::string& word = words[i];
-    if (!is_flag(word)) {
-      arguments += (arguments.empty() ? "" : " ") + word;
-    } else if (const size_t equals = word.find('='); equals != std::string::npos) {
-      flags.emplace_back(word.substr(0, equals), word.substr(equals + 1));
-    } else if (i + 1 < words.size() && !is_flag(words[i + 1])) {
-      flags.emplace_back(word, words[i + 1]);
-      ++i;
-    } else {
-      flags.emplace_back(word, "");
-    }
-  }
-  if (!arguments.empty()) flags.emplace_back("arguments", arguments);
-  return flags;
 }
 
 }  // namespace tensorpack::report

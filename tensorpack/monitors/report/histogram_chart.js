@@ -37,15 +37,18 @@ class HistogramChart {
     const {top, right, bottom} = this.plot;
     const toY = (value) => bottom - (value - low) / (high - low) * (bottom - top);
     const column = (right - left) / this.items.length;
+    // On whole pixels: where translucent neighbours overlap, there would be lines.
     this.items.forEach((item, i) => {
       const most = Math.max(...item.counts);
+      const begin = Math.round(left + column * i);
+      const end = Math.round(left + column * (i + 1));
       const bin = (item.high - item.low) / item.counts.length;
       item.counts.forEach((count, k) => {
         if (count === 0) return;
         context.fillStyle = `rgba(${palette.heat}, ${(0.08 + 0.92 * Math.sqrt(count / most)).toFixed(3)})`;
-        const upper = toY(item.low + bin * (k + 1));
-        const size = Math.max(1, toY(item.low + bin * k) - upper);
-        context.fillRect(left + column * i, upper, Math.ceil(column), size + 0.5);
+        const upper = Math.round(toY(item.low + bin * (k + 1)));
+        const lower = Math.round(toY(item.low + bin * k));
+        context.fillRect(begin, upper, Math.max(1, end - begin), Math.max(1, lower - upper));
       });
     });
     this.drawPercentiles(context, palette, left, column, toY);
@@ -75,8 +78,11 @@ class HistogramChart {
     const every = Math.ceil(this.items.length / Math.max(1, Math.floor((right - left) / 70)));
     this.items.forEach((item, i) => {
       if (i % every !== 0) return;
-      context.textAlign = i === 0 ? 'left' : 'center';
-      context.fillText(formatCount(item.step), left + column * (i === 0 ? 0 : i + 0.5), bottom + 7);
+      const text = formatCount(item.step);
+      const half = context.measureText(text).width / 2;
+      const middle = left + column * (i + 0.5);
+      context.textAlign = 'center';
+      context.fillText(text, Math.max(left + half, Math.min(middle, right - half)), bottom + 7);
     });
   }
 }

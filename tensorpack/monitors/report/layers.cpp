@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 
+#include "tensorpack/graph/gradient_scopes.h"
 #include "tensorpack/graph/trace.h"
 
 namespace tensorpack::report {
@@ -20,7 +21,7 @@ std::string shape_text(at::IntArrayRef sizes) {
   return fmt::format("[{}]", fmt::join(sizes, ", "));
 }
 
-// Of the first result; a recording has the shapes of a trial batch.
+// Of the first result.
 std::string result_shape(const Trace& trace, const Node& node) {
   std::string text;
   node.for_each_result([&](ValueId id) {
@@ -65,25 +66,28 @@ std::vector<Layer> list_layers(const Trace& trace) {
   std::map<std::string, size_t> places;
   size_t listed = 0;
   for (const Node& node : trace.nodes) {
-    const auto [found, is_new] = places.emplace(node.scope, layers.size());
-    if (is_new) layers.push_back({.path = node.scope});
+    const auto [path, is_backward] = layer_of_scope(node.scope);
+    const auto [found, is_new] = places.emplace(path, layers.size());
+    if (is_new) layers.push_back({.path = path});
     Layer& layer = layers[found->second];
     ++layer.count;
     if (layer.operators.size() < kMaxOperators && listed++ < kMaxAllOperators) {
-      layer.operators.emplace_back(node.op_name(), result_shape(trace, node));
+      layer.operators.emplace_back(node.op_name() + (is_backward ? " (backward)" : ""),
+                                   result_shape(trace, node));
     }
   }
   return layers;
 }
 
-void complete_layers(std::vector<Layer>& layers, const RunSetup& setup) {
+void complete_layers(std::vector<Layer>& layers, const std::vector<Parameter>& parameters,
+                     const std::map<std::string, TensorSpec>& outputs) {
   std::map<std::string, int64_t> elements;
-  for (const Parameter& parameter : list_parameters(setup.variables)) {
+  for (const Parameter& parameter : parameters) {
     if (parameter.is_trained) elements[parent_of(parameter.name)] += parameter.elements;
   }
   for (Layer& layer : layers) {
-    const auto output = setup.tensors.find(layer.path + "/output");
-    if (output != setup.tensors.end()) layer.shape = batch_shape(output->second.shape);
+    const auto output = outputs.find(layer.path + "/output");
+    if (output != outputs.end()) layer.shape = batch_shape(output->second.shape);
     layer.parameters = elements[layer.path];
   }
 }

@@ -172,7 +172,8 @@ class LineChart {
       }
       context.globalAlpha = 1;
       context.lineWidth = 1.6;
-      const isSparse = series.values.length < 300;  // else dashes would be lost in the noise
+      const shown = this.xsOf(series).filter((x) => x >= this.x[0] && x <= this.x[1]);
+      const isSparse = shown.length < 300;  // else dashes would be lost in the noise
       context.setLineDash(this.series.length > 1 && isSparse ? kDashes[series.run % kDashes.length] : []);
       this.drawLine(context, this.xsOf(series), this.smoothed[i]);
       this.drawMissing(context, this.xsOf(series), series.values);

@@ -96,6 +96,12 @@ function histogramTable(items) {
   return element('table', {}, element('thead', {}, head), element('tbody', {}, ...rows));
 }
 
+// Of Markdown, which TensorBoard shows in full, what is most common: **strong** and `code`.
+function markedText(text) {
+  return text.split(/(\*\*[^*\n]+\*\*|`[^`\n]+`)/).map((part, i) => (
+      i % 2 === 0 ? part : part[0] === '`' ? element('code', {}, part.slice(1, -1)) : element('strong', {}, part.slice(2, -2))));
+}
+
 function updateTexts() {
   const all = itemsOf('texts');
   byId('texts').hidden = all.length === 0;
@@ -103,5 +109,5 @@ function updateTexts() {
       'article', {className: 'card', 'aria-label': title},
       element('div', {className: 'card-head'}, element('h3', {}, title),
               element('span', {className: 'value'}, `step ${items.at(-1).step}`)),
-      element('p', {className: 'text', tabIndex: 0}, items.at(-1).text))));
+      element('p', {className: 'text', tabIndex: 0}, ...markedText(items.at(-1).text)))));
 }

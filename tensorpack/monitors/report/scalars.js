@@ -19,14 +19,31 @@ const chartEvents = {
   },
 };
 
-// "train/cost" belongs to the group "train"; a name without a slash to none.
-const groupOf = (name) => name.includes('/') ? name.slice(0, name.indexOf('/')) : '';
+// "train/cost" belongs to the group "train"; a name without a slash to none. That of "(samples/sec)" is a unit's.
+function groupOf(name) {
+  const slash = name.replace(/\([^)]*\)/g, (unit) => '_'.repeat(unit.length)).indexOf('/');
+  return slash < 0 ? '' : name.slice(0, slash);
+}
+
+// As people order names: without regard to case, and layer2 before layer10.
+const byName = new Intl.Collator('en', {numeric: true}).compare;
 
 function scalarNames() {
   const names = new Set();
   for (const run of state.runs) for (const name of Object.keys(run.data ? run.data.scalars : {})) names.add(name);
-  const order = (a, b) => (groupOf(a) > groupOf(b)) - (groupOf(a) < groupOf(b)) || (a > b) - (a < b);
-  return [...names].sort(order);
+  return [...names].sort(byName);
+}
+
+// Group -> its names, those of no group first. A group of one would take a row for a single chart: it is none.
+function groupsOf(names) {
+  const all = new Map();
+  const add = (groups, group, name) => groups.set(group, [...(groups.get(group) || []), name]);
+  for (const name of names) add(all, groupOf(name), name);
+  const groups = new Map();
+  const isGroup = (name) => groupOf(name) !== '' && all.get(groupOf(name)).length > 1;
+  for (const name of names) if (!isGroup(name)) add(groups, '', name);
+  for (const name of names) if (isGroup(name)) groups.set(groupOf(name), all.get(groupOf(name)));
+  return groups;
 }
 
 function updateScalars() {
@@ -50,17 +67,14 @@ function updateScalars() {
 
 // Cards stay where they are when data comes, so that focus and scroll position stay, too.
 function placeCards(names) {
-  const groups = new Map();
-  for (const name of names) {
-    const group = groupOf(name);
-    if (!groups.has(group)) groups.set(group, []);
-    groups.get(group).push(name);
-  }
+  const groups = groupsOf(names);
   const key = [...groups].map(([group, members]) => group + ':' + members.join()).join(';');
   const host = byId('charts');
   if (host.dataset.key === key) return;
   host.dataset.key = key;
   const parts = [...groups].map(([group, members]) => {
+    const isTitled = group !== '' && groups.size > 1;
+    for (const name of members) state.charts.get(name).title.textContent = isTitled ? name.slice(group.length + 1) : name;
     const grid = element('div', {className: 'grid'}, ...members.map((name) => state.charts.get(name).card));
     if (groups.size === 1) return grid;
     const title = group === '' ? 'General' : group;
@@ -73,13 +87,14 @@ function placeCards(names) {
 function makeScalarCard(name) {
   const host = element('div', {className: 'plot', tabIndex: 0, role: 'group', 'aria-roledescription': 'line chart',
                                'aria-describedby': 'chart-keys'});
+  const title = element('h3', {title: name}, name);  // placeCards() leaves out its group
   const value = element('span', {className: 'value'});
   const table = element('div', {className: 'scroll', tabIndex: 0, role: 'region', 'aria-label': `Numbers of ${name}`});
   const details = element('details', {}, element('summary', {}, 'Table'), table);
   const widen = element('button', {type: 'button', className: 'plain', 'aria-expanded': 'false',
                                    'aria-label': `Enlarge ${name}`}, 'Enlarge');
   const card = element('article', {className: 'card', 'aria-label': name},
-                       element('div', {className: 'card-head'}, element('h3', {}, name), value), host,
+                       element('div', {className: 'card-head'}, title, value), host,
                        element('div', {className: 'card-foot'}, details, widen));
   const chart = new LineChart(host, name, chartEvents);
   watchHost(host, chart);
@@ -97,7 +112,7 @@ function makeScalarCard(name) {
     fillTable();
     drawSoon(chart);
   };
-  return {card, chart, update};
+  return {card, title, chart, update};
 }
 
 function describeSeries(name, all) {

@@ -10,6 +10,8 @@
 #include <array>
 #include <vector>
 
+#include "tensorpack/utils/processor.h"
+
 namespace tensorpack::kernels {
 
 using at::Tensor;
@@ -42,16 +44,11 @@ template <size_t N, typename Update>
                                                    const Update& update) {
   for (; begin != end; ++begin) update(*begin);
 }
-inline bool has_avx2() {
-  static const bool answer = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return answer;
-}
 #else
 template <size_t N, typename Update>
 void update_range_avx2(const Chunk<N>* begin, const Chunk<N>* end, const Update& update) {
   update_range(begin, end, update);
 }
-inline bool has_avx2() { return false; }
 #endif
 
 // Gathers the chunks of many variables, so that one loop over threads serves them all.

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vectors of eight floats. Functions that use them are compiled for AVX2, whatever the library is
+// compiled for, and called only if the processor has it (see has_avx2()).
+#pragma once
+
+#include <cstdint>
+
+namespace tensorpack::cpu {
+
+inline constexpr int64_t kWidth = 8;
+
+using Vector = float __attribute__((vector_size(32)));
+/// To read and write floats at any address.
+using Unaligned = float __attribute__((vector_size(32), aligned(4), may_alias));
+
+}  // namespace tensorpack::cpu

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "tensorpack/dataflow/dataflow.h"
+#include "tensorpack/dataflow/detail/pass_order.h"
+
+namespace tensorpack {
+
+struct SVHNDigitOptions {
+  /// Where train_32x32.mat and the others are. By default `$TENSORPACK_DATASET/svhn_data`, or
+  /// tensorpack_data/svhn_data in the home directory.
+  std::filesystem::path dir = {};
+  /// Whether each pass comes in a new random order; by default all but the test set do.
+  std::optional<bool> shuffle = {};
+  std::optional<uint64_t> seed = {};
+};
+
+/// The cropped digits of the Street View House Numbers: {image: uint8 [32, 32, 3], RGB, label:
+/// int64 scalar in 0..9}. The files' label 10 is the digit 0.
+///
+/// The images share memory: what comes behind must not change them in place.
+class SVHNDigit final : public DataFlow {
+ public:
+  /// Reads "train", "test" or "extra" into memory.
+  explicit SVHNDigit(std::string_view name, const SVHNDigitOptions& options = {});
+
+  void start(int64_t pass) override { order_.start(pass); }
+  std::optional<DataPoint> next() override;
+  int64_t skip(int64_t count) override { return order_.skip(count); }
+  std::optional<int64_t> size() const override { return order_.size(); }
+
+  /// The mean of the images of this set, float32 [32, 32, 3].
+  at::Tensor per_pixel_mean() const;
+
+ private:
+  at::Tensor images_;
+  at::Tensor labels_;
+  detail::PassOrder order_;
+};
+
+}  // namespace tensorpack

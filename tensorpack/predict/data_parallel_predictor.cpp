@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/predict/data_parallel_predictor.h"
+
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+
+DataParallelOfflinePredictor::DataParallelOfflinePredictor(PredictConfig config,
+                                                           const Devices& devices)
+    : towers_(std::move(config), devices),
+      team_(std::make_unique<WorkerTeam>("predict", towers_.size())) {}
+
+std::vector<std::vector<at::Tensor>> DataParallelOfflinePredictor::operator()(
+    const std::vector<std::vector<at::Tensor>>& inputs) const {
+  TP_CHECK(inputs.size() <= size(), "DataParallelOfflinePredictor",
+           "there are inputs for {} towers, but only {} towers. Pass a list of inputs for each.",
+           inputs.size(), size());
+  std::vector<std::vector<at::Tensor>> outputs(inputs.size());
+  const auto failure = team_->run([&](size_t i) {
+    if (i < inputs.size()) outputs[i] = towers_[i](inputs[i]);
+  });
+  if (failure) std::rethrow_exception(failure->exception);
+  return outputs;
+}
+
+}  // namespace tensorpack

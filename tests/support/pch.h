@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// Precompiled for every test. Tests still include what they use.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include "tensorpack/pch.h"
