@@ -110,6 +110,7 @@ class Recorder final : public OperatorWatch {
   ValueId result(const at::Tensor& tensor, const Node& node, int32_t index, bool& is_new,
                  bool& has_fresh_memory);
   void check_literal(const c10::IValue& value, const Node& node);
+  void before_draw(const at::Generator& generator);
   void remark(std::string text);
   void push_node(Node node, bool dropped, std::vector<at::Tensor> results);
 
@@ -294,8 +295,12 @@ void Recorder::check_literal(const c10::IValue& value, const Node& node) {
            "{}{} takes raw memory, which a recorded program cannot tell from that of later runs. "
            "Pass a tensor, or run with SessionOptions{{.executor = ExecutorKind::kEager}}.",
            node.op_name(), in_scope());
-  if (!value.isGenerator()) return;
-  const at::Generator generator = value.toGenerator();
+  if (value.isGenerator()) before_draw(value.toGenerator());
+}
+
+// What it draws while recording is put back. Therefore it is saved before the first draw, of
+// operators that are given it and of those that are lent its state alike.
+void Recorder::before_draw(const at::Generator& generator) {
   if (std::find(generators_.begin(), generators_.end(), generator) != generators_.end()) return;
   generators_.push_back(generator);
   foreign_.save(generator);
@@ -314,6 +319,7 @@ Recorder::Pending Recorder::before(const c10::OperatorHandle& op, c10::DispatchK
   node.grad_mode = c10::GradMode::is_enabled();
   node.is_random = draws_random_numbers(op);
   if (node.is_random && !generator_argument(op)) node.generator = DrawFrom::current();
+  if (node.generator.defined()) before_draw(node.generator);
   node.is_collective = is_collective(op);
   node.changes_metadata = changes_metadata(op);
   node.scope = scopes_.current();

@@ -122,6 +122,25 @@ TEST(ProgramExecutorTest, RecordingAndVerifyingLeaveNoTrace) {
   for (size_t i = 0; i < eager.size(); ++i) EXPECT_TRUE(at::equal(eager[i], replay[i])) << i;
 }
 
+// rand() can only be lent the state of the generator, dropout is given the generator itself.
+TEST(ProgramExecutorTest, RandomNumbersAreThoseOfEagerWhicheverWayOperatorsDrawThem) {
+  Graph graph;
+  const Op op = define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
+    return {{"noise", at::dropout(at::rand({3}) + x, 0.5, /*train=*/true)}};
+  });
+  const auto three_runs = [&](ExecutorKind kind) {
+    at::Generator generator = graph.generators().at("main/cpu");
+    generator.set_current_seed(9);
+    auto executor = make_executor(kind, graph, {});
+    Tensors noise;
+    for (int run = 0; run < 3; ++run) {
+      noise.push_back(executor->run(op, {batch_of(2)}, {"noise"})[0].clone());
+    }
+    return at::stack(noise);
+  };
+  EXPECT_TRUE(at::equal(three_runs(ExecutorKind::kEager), three_runs(ExecutorKind::kReplay)));
+}
+
 TEST(ProgramExecutorTest, AnInputWrittenInPlaceStaysAsItIsForTheCaller) {
   Graph graph;
   const Op op = define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
