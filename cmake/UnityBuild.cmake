@@ -5,7 +5,7 @@ if(NOT TENSORPACK_UNITY)
   return()
 endif()
 # They call different things by the same name.
-set(compiled_alone "^cuda/[a-z_]+.cpp|^cuda/kernels/|^cuda/passes/(fuse_bias_relu|pool_before_relu|use_side_stream).cpp|^distributed/detail/rendezvous.cpp")
+set(compiled_alone "^cuda/[a-z_]+.cpp|^cuda/kernels/|^distributed/detail/rendezvous.cpp")
 get_target_property(sources tensorpack SOURCES)
 foreach(source IN LISTS sources)
   cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" OUTPUT_VARIABLE name)

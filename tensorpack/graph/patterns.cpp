@@ -17,6 +17,10 @@ bool is_contiguous(const Value& value) {
   return value.storage_bytes > 0;
 }
 
+c10::OperatorHandle find_operator(const char* name, const char* overload) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
+}
+
 Node make_node(const Trace& trace, const c10::OperatorHandle& op, std::vector<Argument> arguments,
                const std::vector<ValueId>& results, const std::string& scope) {
   Node node{.op = op, .keys = {}, .arguments = std::move(arguments)};
@@ -24,6 +28,15 @@ Node make_node(const Trace& trace, const c10::OperatorHandle& op, std::vector<Ar
   node.for_each_argument([&](ValueId id) { node.reads.push_back(trace.values[id].storage); });
   node.scope = scope;
   return node;
+}
+
+void replace_node(TraceEditor& editor, int32_t position, const c10::OperatorHandle& op,
+                  std::vector<Argument> arguments, const std::vector<ValueId>& results) {
+  Node node =
+      make_node(editor.trace(), op, std::move(arguments), results, editor.node(position).scope);
+  editor.remove(position);
+  editor.insert(position, std::move(node));
+  editor.commit();
 }
 
 }  // namespace tensorpack

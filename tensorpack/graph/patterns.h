@@ -8,6 +8,10 @@
 
 namespace tensorpack {
 
+/// Arguments of aten::convolution and aten::convolution_backward.
+constexpr size_t kConvolutionBias = 2;
+constexpr size_t kConvolutionOutputMask = 10;
+
 inline bool is_op(const Node& node, std::string_view name) {
   const c10::OperatorName& op = node.op.operator_name();
   const size_t dot = name.find('.');
@@ -49,8 +53,14 @@ inline Argument tensor_argument(ValueId id) {
   return id == kNoValue ? literal_argument({}) : Argument{Argument::Kind::kTensor, {id}, {}};
 }
 
+c10::OperatorHandle find_operator(const char* name, const char* overload = "");
+
 /// A node of `op`, with its reads filled in from its arguments.
 Node make_node(const Trace& trace, const c10::OperatorHandle& op, std::vector<Argument> arguments,
                const std::vector<ValueId>& results, const std::string& scope);
+
+/// Puts a node of `op` where another one stands, into its scope, and commits that.
+void replace_node(TraceEditor& editor, int32_t position, const c10::OperatorHandle& op,
+                  std::vector<Argument> arguments, const std::vector<ValueId>& results);
 
 }  // namespace tensorpack

@@ -17,8 +17,6 @@
 namespace tensorpack::cpu {
 namespace {
 
-constexpr size_t kOutputMask = 10;  // an argument of convolution_backward()
-
 bool is_float_image(const Value& value) {
   return value.options.device().is_cpu() && value.options.dtype() == at::kFloat &&
          value.sizes.size() == 4 && value.storage_bytes > 0;
@@ -90,10 +88,11 @@ class Choice {
     if (!padding || !is_winograd(input, weight, *padding) || !is_made_alike(result_at(node, 0))) {
       return 0;
     }
-    return replace(position, winograd_operator(),
-                   {tensor_argument(input), tensor_argument(weight),
-                    tensor_argument(tensor_at(node, 2)), numbers(*padding)},
-                   {result_at(node, 0)});
+    replace_node(editor_, position, winograd_operator(),
+                 {tensor_argument(input), tensor_argument(weight),
+                  tensor_argument(tensor_at(node, 2)), numbers(*padding)},
+                 {result_at(node, 0)});
+    return 1;
   }
 
   int choose_backward(int32_t position) {
@@ -101,37 +100,28 @@ class Choice {
     const ValueId grad = tensor_at(node, 0), input = tensor_at(node, 1),
                   weight = tensor_at(node, 2);
     const std::optional<Padding> padding = padding_of(node, 4);
-    const c10::IValue& mask = node.arguments[kOutputMask].literal;
+    const c10::IValue& mask = node.arguments[kConvolutionOutputMask].literal;
     if (!padding || !mask.isBoolList() || !is_float_image(editor_.value(grad))) return 0;
     const std::vector<ValueId> results = {result_at(node, 0), result_at(node, 1),
                                           result_at(node, 2)};
     if (is_winograd(input, weight, *padding) && is_made_alike(results[0]) &&
         is_made_alike(results[1])) {
-      return replace(position, winograd_backward_operator(),
-                     {tensor_argument(grad), tensor_argument(input), tensor_argument(weight),
-                      numbers(*padding), literal_argument(mask)},
-                     results);
+      replace_node(editor_, position, winograd_backward_operator(),
+                   {tensor_argument(grad), tensor_argument(input), tensor_argument(weight),
+                    numbers(*padding), literal_argument(mask)},
+                   results);
+      return 1;
     }
     const Value &x = editor_.value(input), &w = editor_.value(weight);
     if (!mask.toBoolList().get(0) && mask.toBoolList().get(1) && is_float_image(x) &&
         is_float_image(w) && fits_weight_gradient(editor_.value(grad).sizes, w.sizes)) {
-      return replace(position, weight_gradient_operator(),
-                     {tensor_argument(grad), tensor_argument(input), tensor_argument(weight),
-                      numbers(*padding)},
-                     {results[1], results[2]});
+      replace_node(editor_, position, weight_gradient_operator(),
+                   {tensor_argument(grad), tensor_argument(input), tensor_argument(weight),
+                    numbers(*padding)},
+                   {results[1], results[2]});
+      return 1;
     }
     return 0;
-  }
-
-  // Where the old node stands.
-  int replace(int32_t position, const c10::OperatorHandle& op, std::vector<Argument> arguments,
-              const std::vector<ValueId>& results) {
-    Node node =
-        make_node(editor_.trace(), op, std::move(arguments), results, editor_.node(position).scope);
-    editor_.remove(position);
-    editor_.insert(position, std::move(node));
-    editor_.commit();
-    return 1;
   }
 
   TraceEditor editor_;

@@ -9,13 +9,6 @@
 namespace tensorpack::cuda {
 namespace {
 
-constexpr size_t kBias = 2;         // an argument of convolution()
-constexpr size_t kOutputMask = 10;  // of convolution_backward()
-
-c10::OperatorHandle find(const char* name, const char* overload) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
-}
-
 class BiasExposure {
  public:
   BiasExposure(Trace& trace, c10::DeviceType device) : editor_(trace), device_(device) {}
@@ -35,7 +28,7 @@ class BiasExposure {
   }
 
   void expose_addition(int32_t position) {
-    const ValueId bias = tensor_at(editor_.node(position), kBias);
+    const ValueId bias = tensor_at(editor_.node(position), kConvolutionBias);
     const ValueId output = result_at(editor_.node(position), 0);
     if (bias == kNoValue || !is_image(output) || !editor_.is_private(output) ||
         editor_.readers(output).empty() || !is_contiguous(editor_.value(bias)) ||
@@ -50,16 +43,16 @@ class BiasExposure {
     const ValueId column = add_view(bias);
     const std::string scope = editor_.node(position).scope;
     Node& convolution = editor_.edit(position);
-    convolution.arguments[kBias] = literal_argument({});
+    convolution.arguments[kConvolutionBias] = literal_argument({});
     convolution.results[0].ids = {without};
     std::erase(convolution.reads, editor_.value(bias).storage);
     editor_.disown(output);
-    Node view = make_node(editor_.trace(), find("aten::view", ""),
+    Node view = make_node(editor_.trace(), find_operator("aten::view"),
                           {tensor_argument(bias), literal_argument(editor_.value(column).sizes)},
                           {column}, scope);
     view.is_view = true;
     editor_.insert(position + 1, std::move(view));
-    editor_.insert(position + 1, make_node(editor_.trace(), find("aten::add", "Tensor"),
+    editor_.insert(position + 1, make_node(editor_.trace(), find_operator("aten::add", "Tensor"),
                                            {tensor_argument(without), tensor_argument(column),
                                             literal_argument(int64_t{1})},
                                            {output}, scope));
@@ -80,7 +73,7 @@ class BiasExposure {
   void expose_sum(int32_t position) {
     const Node& backward = editor_.node(position);
     const ValueId grad = tensor_at(backward, 0), bias_grad = result_at(backward, 2);
-    const c10::IValue& mask = backward.arguments[kOutputMask].literal;
+    const c10::IValue& mask = backward.arguments[kConvolutionOutputMask].literal;
     if (bias_grad == kNoValue || !is_image(grad) || !mask.isBoolList() ||
         !mask.toBoolList().get(2) ||
         editor_.value(bias_grad).options.dtype() != editor_.value(grad).options.dtype() ||
@@ -91,11 +84,11 @@ class BiasExposure {
     c10::List<bool> without_bias = mask.toBoolList().copy();
     without_bias.set(2, false);
     Node& edited = editor_.edit(position);
-    edited.arguments[kOutputMask] = literal_argument(without_bias);
+    edited.arguments[kConvolutionOutputMask] = literal_argument(without_bias);
     edited.results[2].ids = {kNoValue};
     editor_.disown(bias_grad);
     editor_.insert(
-        position, make_node(editor_.trace(), find("aten::sum", "dim_IntList"),
+        position, make_node(editor_.trace(), find_operator("aten::sum", "dim_IntList"),
                             {tensor_argument(grad), literal_argument(std::vector<int64_t>{0, 2, 3}),
                              literal_argument(false), literal_argument({})},
                             {bias_grad}, scope));

@@ -12,9 +12,6 @@
 namespace tensorpack::cuda {
 namespace {
 
-constexpr size_t kBias = 2;         // an argument of convolution()
-constexpr size_t kOutputMask = 10;  // of convolution_backward()
-
 class BiasReluFusion {
  public:
   BiasReluFusion(Trace& trace, c10::DeviceType device) : editor_(trace), device_(device) {}
@@ -29,13 +26,7 @@ class BiasReluFusion {
   }
 
  private:
-  bool is_matrix(ValueId id) const {
-    const Value& value = editor_.value(id);
-    return value.options.device().type() == device_ && value.sizes.size() == 4 &&
-           value.storage_bytes > 0 && value.sizes[1] <= kCounters * 32 &&
-           has_kernel_type(value.options.dtype().toScalarType()) &&
-           is_column_matrix(value.sizes, value.strides);
-  }
+  bool is_matrix(ValueId id) const { return is_column_image(editor_.value(id), device_); }
 
   bool is_vector(ValueId id) const {
     const Value& value = editor_.value(id);
@@ -44,7 +35,7 @@ class BiasReluFusion {
   }
 
   int fuse_forward(int32_t position) {
-    const ValueId bias = tensor_at(editor_.node(position), kBias);
+    const ValueId bias = tensor_at(editor_.node(position), kConvolutionBias);
     const ValueId output = result_at(editor_.node(position), 0);
     if (bias == kNoValue || !is_vector(bias) || !is_matrix(output) || !editor_.is_private(output) ||
         editor_.readers(output).size() != 1) {
@@ -57,11 +48,13 @@ class BiasReluFusion {
       return 0;
     }
     Node& convolution = editor_.edit(position);
-    convolution.arguments[kBias] = literal_argument({});
+    convolution.arguments[kConvolutionBias] = literal_argument({});
     const StorageId storage = editor_.value(bias).storage;
     std::erase(convolution.reads, storage);
-    return replace(relu, bias_relu_operator(), {tensor_argument(output), tensor_argument(bias)},
-                   {result_at(editor_.node(relu), 0)});
+    replace_node(editor_, relu, bias_relu_operator(),
+                 {tensor_argument(output), tensor_argument(bias)},
+                 {result_at(editor_.node(relu), 0)});
+    return 1;
   }
 
   bool is_written_between(ValueId id, int32_t first, int32_t last) const {
@@ -74,7 +67,7 @@ class BiasReluFusion {
   int fuse_backward(int32_t position) {
     const Node& backward = editor_.node(position);
     const ValueId grad = tensor_at(backward, 0), bias_grad = result_at(backward, 2);
-    const c10::IValue& mask = backward.arguments[kOutputMask].literal;
+    const c10::IValue& mask = backward.arguments[kConvolutionOutputMask].literal;
     if (bias_grad == kNoValue || !is_vector(bias_grad) || !is_matrix(grad) || !mask.isBoolList() ||
         !mask.toBoolList().get(2) || !editor_.writers(editor_.value(grad).storage).empty()) {
       return 0;
@@ -93,26 +86,16 @@ class BiasReluFusion {
     Node& convolution = editor_.edit(position);
     c10::List<bool> without_bias = mask.toBoolList().copy();
     without_bias.set(2, false);
-    convolution.arguments[kOutputMask] = literal_argument(without_bias);
+    convolution.arguments[kConvolutionOutputMask] = literal_argument(without_bias);
     convolution.results[2].ids = {kNoValue};
     editor_.disown(bias_grad);
     const Value& value = editor_.value(grad);
     const auto type = editor_.value(bias_grad).options.dtype().toScalarType();
     const ValueId counters = counters_.in(editor_, value.options.device());
-    return replace(relu, bias_relu_backward_operator(),
-                   {tensor_argument(from), tensor_argument(output), tensor_argument(counters),
-                    literal_argument(static_cast<int64_t>(type))},
-                   {grad, bias_grad});
-  }
-
-  // Where the old node stands.
-  int replace(int32_t position, const c10::OperatorHandle& op, std::vector<Argument> arguments,
-              const std::vector<ValueId>& results) {
-    Node node =
-        make_node(editor_.trace(), op, std::move(arguments), results, editor_.node(position).scope);
-    editor_.remove(position);
-    editor_.insert(position, std::move(node));
-    editor_.commit();
+    replace_node(editor_, relu, bias_relu_backward_operator(),
+                 {tensor_argument(from), tensor_argument(output), tensor_argument(counters),
+                  literal_argument(static_cast<int64_t>(type))},
+                 {grad, bias_grad});
     return 1;
   }
 

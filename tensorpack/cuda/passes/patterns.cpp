@@ -2,8 +2,16 @@
 #include "tensorpack/cuda/passes/patterns.h"
 
 #include "tensorpack/cuda/kernels/columns.h"
+#include "tensorpack/cuda/kernels/prelude.h"
 
 namespace tensorpack::cuda {
+
+bool is_column_image(const Value& value, c10::DeviceType device) {
+  return value.options.device().type() == device && value.sizes.size() == 4 &&
+         value.storage_bytes > 0 && value.sizes[1] <= kCounters * 32 &&
+         has_kernel_type(value.options.dtype().toScalarType()) &&
+         is_column_matrix(value.sizes, value.strides);
+}
 
 ValueId Counters::in(TraceEditor& editor, c10::Device device) {
   if (id_ == kNoValue) {

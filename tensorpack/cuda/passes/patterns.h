@@ -6,6 +6,9 @@
 
 namespace tensorpack::cuda {
 
+/// True for images in channels_last on the device, whose columns the kernels can sum.
+bool is_column_image(const Value& value, c10::DeviceType device);
+
 /// The constant in which column reductions of this trace count; made when first asked for.
 class Counters {
  public:

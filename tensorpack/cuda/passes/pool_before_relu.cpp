@@ -16,13 +16,6 @@
 namespace tensorpack::cuda {
 namespace {
 
-constexpr size_t kBias = 2;         // an argument of convolution()
-constexpr size_t kOutputMask = 10;  // of convolution_backward()
-
-c10::OperatorHandle find(const char* name, const char* overload) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
-}
-
 // Positions of nodes that belong together; -1 for what is not there.
 struct Pooling {
   int32_t convolution = -1, relu = -1, pool = -1;
@@ -50,13 +43,7 @@ class PoolingFirst {
  private:
   ValueId made_by(int32_t position) const { return result_at(editor_.node(position), 0); }
 
-  bool is_matrix(ValueId id) const {
-    const Value& value = editor_.value(id);
-    return value.options.device().type() == device_ && value.sizes.size() == 4 &&
-           value.storage_bytes > 0 && value.sizes[1] <= kCounters * 32 &&
-           has_kernel_type(value.options.dtype().toScalarType()) &&
-           is_column_matrix(value.sizes, value.strides);
-  }
+  bool is_matrix(ValueId id) const { return is_column_image(editor_.value(id), device_); }
 
   // The only node that reads the value; -1 if there are others.
   int32_t only_reader(ValueId id) const {
@@ -72,7 +59,7 @@ class PoolingFirst {
         !is_same_geometry(editor_.value(sum), editor_.value(output)) || !is_matrix(output)) {
       return false;
     }
-    const ValueId bias = tensor_at(editor_.node(pooling.convolution), kBias);
+    const ValueId bias = tensor_at(editor_.node(pooling.convolution), kConvolutionBias);
     if (bias == kNoValue || !is_contiguous(editor_.value(bias)) ||
         !has_kernel_type(editor_.value(bias).options.dtype().toScalarType())) {
       return false;
@@ -124,7 +111,7 @@ class PoolingFirst {
     }
     if (pooling.convolution_backward < 0) return true;
     const Node& convolution = editor_.node(pooling.convolution_backward);
-    return convolution.arguments[kOutputMask].literal.isBoolList() &&
+    return convolution.arguments[kConvolutionOutputMask].literal.isBoolList() &&
            editor_.value(result_at(convolution, 2)).options.dtype() ==
                editor_.value(gradient).options.dtype();
   }
@@ -146,8 +133,8 @@ class PoolingFirst {
   // The convolution without bias, pooling, and both on what is left.
   void move_forward(const Pooling& pooling) {
     Node& convolution = editor_.edit(pooling.convolution);
-    const Argument bias = convolution.arguments[kBias];
-    convolution.arguments[kBias] = literal_argument({});
+    const Argument bias = convolution.arguments[kConvolutionBias];
+    convolution.arguments[kConvolutionBias] = literal_argument({});
     std::erase(convolution.reads, editor_.value(bias.ids[0]).storage);
 
     const ValueId sum = tensor_at(editor_.node(pooling.relu), 0), pooled = made_by(pooling.pool);
@@ -183,13 +170,14 @@ class PoolingFirst {
     if (pooling.convolution_backward >= 0) {
       Node& convolution = editor_.edit(pooling.convolution_backward);
       const ValueId bias_gradient = result_at(convolution, 2);
-      c10::List<bool> mask = convolution.arguments[kOutputMask].literal.toBoolList().copy();
+      c10::List<bool> mask =
+          convolution.arguments[kConvolutionOutputMask].literal.toBoolList().copy();
       mask.set(2, false);
-      convolution.arguments[kOutputMask] = literal_argument(mask);
+      convolution.arguments[kConvolutionOutputMask] = literal_argument(mask);
       convolution.results[2].ids = {kNoValue};
       editor_.disown(bias_gradient);
       editor_.insert(
-          here, make_node(editor_.trace(), find("aten::sum", "dim_IntList"),
+          here, make_node(editor_.trace(), find_operator("aten::sum", "dim_IntList"),
                           {tensor_argument(masked), literal_argument(std::vector<int64_t>{0, 2, 3}),
                            literal_argument(false), literal_argument({})},
                           {bias_gradient}, convolution.scope));

@@ -17,17 +17,12 @@
 namespace tensorpack::cuda {
 namespace {
 
-constexpr size_t kOutputMask = 10;  // of convolution_backward()
 // What is larger fills the device by itself.
 constexpr double kMostOperations = 4e9;
 // Of memory, until the join.
 constexpr int64_t kMostKeptBytes = int64_t{1} << 28;
 // Between a node and what needs its results, or there is nothing to run beside it.
 constexpr int32_t kFewestNodesBetween = 3;
-
-c10::OperatorHandle find(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
-}
 
 std::set<StorageId> storages_read(const Trace& trace, const Node& node) {
   std::set<StorageId> found;
@@ -59,7 +54,7 @@ double operations_of(const Trace& trace, const Node& node) {
 }
 
 std::array<bool, 3> mask_of(const Node& node) {
-  const c10::List<bool> mask = node.arguments[kOutputMask].literal.toBoolList();
+  const c10::List<bool> mask = node.arguments[kConvolutionOutputMask].literal.toBoolList();
   return {mask.get(0), mask.get(1), mask.get(2)};
 }
 
@@ -77,7 +72,7 @@ bool is_small(const TraceEditor& editor, int32_t position, c10::DeviceType devic
   const Node& node = editor.node(position);
   const bool is_convolution = is_op(node, "aten::convolution_backward");
   if (!is_convolution && !is_op(node, "aten::mm")) return false;
-  if (is_convolution && !node.arguments[kOutputMask].literal.isBoolList()) return false;
+  if (is_convolution && !node.arguments[kConvolutionOutputMask].literal.isBoolList()) return false;
   const Value& first = editor.value(tensor_at(node, 0));
   return first.kind == ValueKind::kComputed && first.options.device().type() == device &&
          node.writes.empty() && operations_of(editor.trace(), node) <= kMostOperations;
@@ -93,10 +88,12 @@ void split_convolutions(Trace& trace, c10::DeviceType device) {
     const auto mask = mask_of(editor.node(i));
     if (!mask[0] || !mask[1]) continue;
     Node of_weight = editor.node(i);
-    of_weight.arguments[kOutputMask] = literal_argument(c10::List<bool>({false, mask[1], mask[2]}));
+    of_weight.arguments[kConvolutionOutputMask] =
+        literal_argument(c10::List<bool>({false, mask[1], mask[2]}));
     of_weight.results[0].ids = {kNoValue};
     Node& of_input = editor.edit(i);
-    of_input.arguments[kOutputMask] = literal_argument(c10::List<bool>({true, false, false}));
+    of_input.arguments[kConvolutionOutputMask] =
+        literal_argument(c10::List<bool>({true, false, false}));
     of_input.results[1].ids = of_input.results[2].ids = {kNoValue};
     of_weight.for_each_result([&](ValueId id) { editor.disown(id); });
     editor.insert(i, std::move(of_weight));
@@ -134,8 +131,8 @@ struct Pending {
 };
 
 Node node_of(const Trace& trace, const char* op, std::vector<ValueId> tensors) {
-  return make_node(trace, find(op), {Argument{Argument::Kind::kTensorList, std::move(tensors), {}}},
-                   {}, "");
+  return make_node(trace, find_operator(op),
+                   {Argument{Argument::Kind::kTensorList, std::move(tensors), {}}}, {}, "");
 }
 
 }  // namespace
