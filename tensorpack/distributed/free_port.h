@@ -3,7 +3,7 @@
 
 namespace tensorpack {
 
-/// A TCP port of this host that nobody listens on now.
+/// A TCP port of this host that nobody uses now, and that no outgoing connection will be given.
 int free_port();
 
 }  // namespace tensorpack

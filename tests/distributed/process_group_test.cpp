@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <fstream>
 #include <future>
 
 #include "tensorpack/utils/env.h"
@@ -206,6 +207,14 @@ TEST(ProcessGroupTest, OneRankUsesNccl) {
   group->begin_sum(on_host)->wait();
   EXPECT_THAT(group->gather("one"), ElementsAre("one"));
   group->check();
+}
+
+// Such a connection could be the one that looks for rank 0 before it listens.
+TEST(FreePortTest, IsNoneThatOutgoingConnectionsAreGiven) {
+  int first = 0;
+  std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first;
+  ASSERT_GT(first, 0);
+  for (int i = 0; i < 100; ++i) EXPECT_LT(free_port(), first);
 }
 
 TEST(ProcessGroupTest, WhoLeavesTellsTheOthersWhy) {
