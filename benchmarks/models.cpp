@@ -16,9 +16,10 @@ namespace {
 using Network = Tensor (*)(const Tensor& image);
 
 // Steps on one batch.
-class Training {
+class ModelTraining {
  public:
-  Training(Network network, std::vector<int64_t> shape, Precision precision = Precision::kFloat32)
+  ModelTraining(Network network, std::vector<int64_t> shape,
+                Precision precision = Precision::kFloat32)
       : session_(graph_, {.precision = precision}) {
     tune_process();
     op_ = graph_.define({
@@ -61,16 +62,16 @@ Tensor resnet18(const Tensor& image) { return examples::resnet18(image, 10); }
 
 Figure bf16_against_fp32(const Stopwatch& watch) {
   const std::vector<int64_t> shape = {8, 3, 112, 112};
-  Training mixed(resnet18, shape, Precision::kBFloat16);
-  Training full(resnet18, shape);
+  ModelTraining mixed(resnet18, shape, Precision::kBFloat16);
+  ModelTraining full(resnet18, shape);
   return watch.compare({.ours = [&] { mixed.step(); },
                         .peer = [&] { full.step(); },
                         .peer_name = "the same in float32",
                         .repetitions = 5});
 }
 
-Figure against_python(const Stopwatch& watch) {
-  Training training(small_cnn, {128, 1, 28, 28});
+Figure small_cnn_against_python(const Stopwatch& watch) {
+  ModelTraining training(small_cnn, {128, 1, 28, 28});
   return watch.compare({
       .ours = [&] { training.step(); },
       .peer =
@@ -119,7 +120,7 @@ void add_accuracy(Suite& suite, const std::string& name, Network network) {
 }  // namespace
 
 void add_models_benchmarks(Suite& suite) {
-  suite.add("models/small_cnn_vs_python", against_python);
+  suite.add("models/small_cnn_vs_python", small_cnn_against_python);
   suite.add("models/resnet18_bf16_vs_fp32", bf16_against_fp32);
   add_accuracy(suite, "lenet", lenet);
   add_accuracy(suite, "resnet18", resnet18);

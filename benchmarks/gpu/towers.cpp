@@ -12,7 +12,7 @@ namespace tensorpack::bench {
 namespace {
 
 const torch::Device kGpu(torch::kCUDA, 0);
-constexpr int64_t kBatch = 256;
+constexpr int64_t kWholeBatch = 256;
 
 TowerDefinition resnet50(const std::shared_ptr<Optimizer>& optimizer, int64_t batch) {
   const Tensor images =
@@ -42,7 +42,7 @@ class ResNetTowers {
     for (int i = 0; i < count; ++i) {
       TowerOptions options = tower_options(parallel, i);
       options.exchanges = count > 1 || exchange != nullptr;
-      TowerDefinition definition = resnet50(optimizer, kBatch / count);
+      TowerDefinition definition = resnet50(optimizer, kWholeBatch / count);
       definition.op_name = "tower" + std::to_string(i);
       towers.push_back(define_tower(graph_, options, std::move(definition)).op());
     }

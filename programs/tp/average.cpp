@@ -13,7 +13,7 @@
 namespace tensorpack {
 namespace {
 
-struct Words {
+struct AverageFlags {
   std::vector<std::string> files;
   std::string output;
 };
@@ -32,12 +32,12 @@ void check_same(const std::string& file, const NamedTensors& sum, const NamedTen
 }
 
 // The mean of what is of a floating type, in double precision; of anything else, the last value.
-int average(const Words& words) {
+int average(const AverageFlags& flags) {
   NamedTensors last;
   NamedTensors sum;
-  for (const std::string& file : words.files) {
+  for (const std::string& file : flags.files) {
     last = read_weights(file);
-    if (!sum.empty()) check_same(file, sum, last, words.files[0]);
+    if (!sum.empty()) check_same(file, sum, last, flags.files[0]);
     for (const auto& [name, tensor] : last) {
       const at::Tensor value = tensor.to(at::kDouble);
       if (sum.contains(name)) {
@@ -49,26 +49,26 @@ int average(const Words& words) {
   }
   NamedTensors mean;
   for (const auto& [name, tensor] : last) {
-    const auto count = static_cast<double>(words.files.size());
+    const auto count = static_cast<double>(flags.files.size());
     mean[name] = tensor.is_floating_point() ? (sum[name] / count).to(tensor.scalar_type()) : tensor;
   }
-  write_weights(words.output, mean);
-  fmt::print("The mean of {} files is in '{}'.\n", words.files.size(), words.output);
+  write_weights(flags.output, mean);
+  fmt::print("The mean of {} files is in '{}'.\n", flags.files.size(), flags.output);
   return 0;
 }
 
 }  // namespace
 
 void add_average(CLI::App& app, int& status) {
-  const auto words = std::make_shared<Words>();
+  const auto flags = std::make_shared<AverageFlags>();
   CLI::App* command = app.add_subcommand("average", "Average the weights of several checkpoints.");
-  command->add_option("files", words->files, "Checkpoints, or .safetensors or .npz files")
+  command->add_option("files", flags->files, "Checkpoints, or .safetensors or .npz files")
       ->required();
-  command->add_option("-o,--output", words->output, "The .safetensors or .npz file to write")
+  command->add_option("-o,--output", flags->output, "The .safetensors or .npz file to write")
       ->required();
   command->footer(
       "Example:\n  tp average train_log/mine/model-*.safetensors -o averaged.safetensors");
-  command->callback(reporting_errors(status, [words] { return average(*words); }));
+  command->callback(reporting_errors(status, [flags] { return average(*flags); }));
 }
 
 }  // namespace tensorpack

@@ -15,7 +15,7 @@
 namespace tensorpack {
 namespace {
 
-struct Words {
+struct ConvertFlags {
   std::string input;
   std::string output;
   std::string names;
@@ -39,42 +39,42 @@ NamedTensors back_to(const NamedTensors& like, const NameMap& map, const NamedTe
   return std::move(translated.ours);
 }
 
-int convert(const Words& words) {
-  NamedTensors tensors = read_weights(words.input);
-  const NameMap map = words.names.empty() ? NameMap() : read_name_map(words.names);
-  tensors = words.like.empty() ? to_foreign(map, tensors)
-                               : back_to(read_weights(words.like), map, tensors);
+int convert(const ConvertFlags& flags) {
+  NamedTensors tensors = read_weights(flags.input);
+  const NameMap map = flags.names.empty() ? NameMap() : read_name_map(flags.names);
+  tensors = flags.like.empty() ? to_foreign(map, tensors)
+                               : back_to(read_weights(flags.like), map, tensors);
   for (auto& [name, tensor] : tensors) {
-    if (words.float32 && tensor.is_floating_point()) tensor = tensor.to(at::kFloat);
+    if (flags.float32 && tensor.is_floating_point()) tensor = tensor.to(at::kFloat);
   }
-  write_weights(words.output, tensors);
-  fmt::print("{} tensors are in '{}'.\n", tensors.size(), words.output);
+  write_weights(flags.output, tensors);
+  fmt::print("{} tensors are in '{}'.\n", tensors.size(), flags.output);
   return 0;
 }
 
 }  // namespace
 
 void add_convert(CLI::App& app, int& status) {
-  const auto words = std::make_shared<Words>();
+  const auto flags = std::make_shared<ConvertFlags>();
   CLI::App* command = app.add_subcommand(
       "convert", "Write weights in another format, or under the names of another library.");
-  command->add_option("input", words->input, "A checkpoint, or a .safetensors or .npz file")
+  command->add_option("input", flags->input, "A checkpoint, or a .safetensors or .npz file")
       ->required();
-  command->add_option("output", words->output, "The .safetensors or .npz file to write")
+  command->add_option("output", flags->output, "The .safetensors or .npz file to write")
       ->required();
-  command->add_option("--names", words->names,
+  command->add_option("--names", flags->names,
                       "A file with rules for names, a line each: 'pattern -> replacement', and "
                       "behind it 'transposed' or 'part 0 of 3' if need be; 'ignore pattern'");
-  command->add_option("--like", words->like,
+  command->add_option("--like", flags->like,
                       "Apply the rules backwards, to get the names that this file has");
-  command->add_flag("--float32", words->float32, "Cast to float32: NumPy has no bfloat16");
+  command->add_flag("--float32", flags->float32, "Cast to float32: NumPy has no bfloat16");
   command->footer(
       "Example:\n"
       "  tp convert train_log/mine weights.npz\n"
       "  tp convert model-100.safetensors theirs.safetensors --names rules.txt\n"
       "  tp convert theirs.safetensors ours.safetensors --names rules.txt --like "
       "model-100.safetensors");
-  command->callback(reporting_errors(status, [words] { return convert(*words); }));
+  command->callback(reporting_errors(status, [flags] { return convert(*flags); }));
 }
 
 }  // namespace tensorpack

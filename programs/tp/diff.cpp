@@ -13,7 +13,7 @@
 namespace tensorpack {
 namespace {
 
-struct Words {
+struct DiffFlags {
   std::string first;
   std::string second;
   double tolerance = 0;
@@ -36,18 +36,18 @@ std::string difference(const at::Tensor& a, const at::Tensor& b, double toleranc
                      distance.nan_to_num(INFINITY).max().item<double>());
 }
 
-int compare(const Words& words) {
-  const NamedTensors first = read_weights(words.first);
-  const NamedTensors second = read_weights(words.second);
+int compare(const DiffFlags& flags) {
+  const NamedTensors first = read_weights(flags.first);
+  const NamedTensors second = read_weights(flags.second);
   int64_t same = 0;
   std::vector<std::string> lines;
   for (const auto& [name, tensor] : first) {
     const auto found = second.find(name);
     if (found == second.end()) {
-      lines.push_back(fmt::format("< {}: only in '{}'", name, words.first));
+      lines.push_back(fmt::format("< {}: only in '{}'", name, flags.first));
       continue;
     }
-    const std::string text = difference(tensor, found->second, words.tolerance);
+    const std::string text = difference(tensor, found->second, flags.tolerance);
     if (text.empty()) {
       ++same;
     } else {
@@ -56,7 +56,7 @@ int compare(const Words& words) {
   }
   for (const auto& [name, tensor] : second) {
     if (!first.contains(name))
-      lines.push_back(fmt::format("> {}: only in '{}'", name, words.second));
+      lines.push_back(fmt::format("> {}: only in '{}'", name, flags.second));
   }
   for (const std::string& line : lines) fmt::print("{}\n", line);
   fmt::print("{} tensors are the same, {} are not\n", same, lines.size());
@@ -66,17 +66,17 @@ int compare(const Words& words) {
 }  // namespace
 
 void add_diff(CLI::App& app, int& status) {
-  const auto words = std::make_shared<Words>();
+  const auto flags = std::make_shared<DiffFlags>();
   CLI::App* command = app.add_subcommand(
       "diff", "Compare the weights of two files. The exit status is 1 if they differ.");
-  command->add_option("first", words->first, "A checkpoint, or a .safetensors or .npz file")
+  command->add_option("first", flags->first, "A checkpoint, or a .safetensors or .npz file")
       ->required();
-  command->add_option("second", words->second, "Another one")->required();
-  command->add_option("--tolerance", words->tolerance,
+  command->add_option("second", flags->second, "Another one")->required();
+  command->add_option("--tolerance", flags->tolerance,
                       "How much elements may differ and still be the same");
   command->footer(
       "Example:\n  tp diff model-100.safetensors model-200.safetensors --tolerance 1e-6");
-  command->callback(reporting_errors(status, [words] { return compare(*words); }));
+  command->callback(reporting_errors(status, [flags] { return compare(*flags); }));
 }
 
 }  // namespace tensorpack

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Words {
+struct ShowFlags {
   std::string path;
   std::string pattern;
   bool stats = false;
@@ -61,14 +61,14 @@ std::vector<std::string> stats_of(const at::Tensor& tensor) {
           std::to_string(x.isfinite().logical_not().sum().item<int64_t>())};
 }
 
-int show(const Words& words) {
-  const std::regex pattern = compile_regex("tp show", words.pattern);
-  const Contents contents = read(words.path);
+int show(const ShowFlags& flags) {
+  const std::regex pattern = compile_regex("tp show", flags.pattern);
+  const Contents contents = read(flags.path);
   for (const auto& [key, text] : contents.texts) fmt::print("{}: {}\n", key, shortened(text));
   if (!contents.texts.empty()) fmt::print("\n");
 
   std::vector<std::vector<std::string>> rows = {{"name", "type", "shape", ">size"}};
-  if (words.stats) {
+  if (flags.stats) {
     rows[0].insert(rows[0].end(), {">mean", ">std", ">min", ">max", ">not finite"});
   }
   int64_t elements = 0;
@@ -76,7 +76,7 @@ int show(const Words& words) {
   for (const auto& [name, tensor] : contents.tensors) {
     if (!std::regex_search(name, pattern)) continue;
     rows.push_back({name, dtype_text(tensor), shape_text(tensor), humanize_bytes(tensor.nbytes())});
-    if (words.stats) {
+    if (flags.stats) {
       for (std::string& cell : stats_of(tensor)) rows.back().push_back(std::move(cell));
     }
     elements += tensor.numel();
@@ -90,17 +90,17 @@ int show(const Words& words) {
 }  // namespace
 
 void add_show(CLI::App& app, int& status) {
-  const auto words = std::make_shared<Words>();
+  const auto flags = std::make_shared<ShowFlags>();
   CLI::App* command = app.add_subcommand("show", "Show what is in a file of tensors.");
   command
-      ->add_option("file", words->path,
+      ->add_option("file", flags->path,
                    "A checkpoint, a directory of them, or a .safetensors or .npz file")
       ->required();
-  command->add_option("pattern", words->pattern,
+  command->add_option("pattern", flags->pattern,
                       "Only tensors whose name contains a match of this regular expression");
-  command->add_flag("--stats", words->stats, "Also mean, deviation, range and what is not finite");
+  command->add_flag("--stats", flags->stats, "Also mean, deviation, range and what is not finite");
   command->footer("Example:\n  tp show train_log/fashion_mnist 'conv.*/W$' --stats");
-  command->callback(reporting_errors(status, [words] { return show(*words); }));
+  command->callback(reporting_errors(status, [flags] { return show(*flags); }));
 }
 
 }  // namespace tensorpack

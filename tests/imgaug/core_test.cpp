@@ -5,6 +5,7 @@
 #include "tensorpack/imgaug/area_crop.h"
 #include "tensorpack/imgaug/augmentor.h"
 #include "tensorpack/imgaug/boxes.h"
+#include "tests/imgaug/images.h"
 #include "tests/support/throws.h"
 
 namespace tensorpack::imgaug {
@@ -13,10 +14,6 @@ namespace {
 using testing::ElementsAre;
 
 // Pixels 0, 1, 2 ... of one channel.
-at::Tensor counting_image(int64_t height, int64_t width) {
-  return at::arange(height * width, at::kByte).reshape({height, width, 1});
-}
-
 Transform shift_right(double by) {
   return {"shift", [](const at::Tensor& image) { return image.roll(1, 1); },
           [by](const at::Tensor& coords) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "tensorpack/imgaug/imgaug.h"
+#include "tests/imgaug/images.h"
 #include "tests/support/throws.h"
 
 namespace tensorpack::imgaug {
@@ -13,14 +14,6 @@ namespace {
 using testing::ElementsAre;
 
 // Pixels 0, 1, 2 ... of one channel.
-at::Tensor counting_image(int64_t height, int64_t width) {
-  return at::arange(height * width, at::kByte).reshape({height, width, 1});
-}
-
-at::Tensor bytes(std::vector<int64_t> values, at::IntArrayRef sizes) {
-  return at::tensor(values).to(at::kByte).reshape(sizes);
-}
-
 at::Tensor point(double x, double y) { return at::tensor({x, y}, at::kDouble).reshape({1, 2}); }
 
 Transform drawn(const ImageAugmentor& augmentor, const at::Tensor& image, int64_t seed = 0) {
@@ -37,13 +30,13 @@ at::Tensor place_of_light(const at::Tensor& image) {
          light.sum();
 }
 
-struct Case {
+struct Movement {
   const char* name;
   ImageAugmentor augmentor;
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const Movement& c, std::ostream* out) { *out << c.name; }
 
-class EveryGeometryTest : public testing::TestWithParam<Case> {};
+class EveryGeometryTest : public testing::TestWithParam<Movement> {};
 
 // A smooth spot stays a spot whatever is interpolated, and its middle can be told to a fraction of
 // a pixel: half a pixel, the usual mistake, would show.
@@ -64,7 +57,7 @@ TEST_P(EveryGeometryTest, PointsGoWherePixelsGo) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, EveryGeometryTest,
-    testing::ValuesIn(std::vector<Case>{
+    testing::ValuesIn(std::vector<Movement>{
         {"FlipHorizontally", Flip({.horizontal = true, .probability = 0.7})},
         {"FlipVertically", Flip({.vertical = true, .probability = 0.7})},
         {"Transpose", Transpose()},

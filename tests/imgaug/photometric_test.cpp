@@ -8,14 +8,11 @@
 #include "tensorpack/imgaug/detail/tone.h"
 #include "tensorpack/imgaug/imgaug.h"
 #include "tensorpack/imgaug/mat.h"
+#include "tests/imgaug/images.h"
 #include "tests/support/throws.h"
 
 namespace tensorpack::imgaug {
 namespace {
-
-at::Tensor bytes(std::vector<int64_t> values, at::IntArrayRef sizes) {
-  return at::tensor(values).to(at::kByte).reshape(sizes);
-}
 
 at::Tensor floats(std::vector<double> values, at::IntArrayRef sizes) {
   return at::tensor(values).to(at::kFloat).reshape(sizes);
