@@ -41,6 +41,7 @@ endif
 
 fuzz: SETUP += --test
 fuzz: setup $(BUILD)/build.ninja ## Have libFuzzer look for files that readers get wrong, a minute each: make fuzz ARGS=10
+	@cmake --preset $(PRESET) >/dev/null  # libFuzzer may be newer than the build
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target fuzz
 	@tests/fuzz/fuzz_readers $(BUILD)/tests/fuzz/fuzz $(or $(ARGS),60)
 
