@@ -40,6 +40,7 @@ NamedTensors back_to(const NamedTensors& like, const NameMap& map, const NamedTe
 }
 
 int convert(const Words& words) {
+  check_output("tp convert", words.output);
   NamedTensors tensors = read_weights(words.input);
   const NameMap map = words.names.empty() ? NameMap() : read_name_map(words.names);
   tensors = words.like.empty() ? to_foreign(map, tensors)
