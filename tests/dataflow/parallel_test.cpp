@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stages with threads. What they share with all others is in the contract.
 #include <dirent.h>
-#include <gmock/gmock.h>
 
 #include <atomic>
 #include <mutex>
@@ -17,16 +16,12 @@
 #include "tensorpack/dataflow/shuffle.h"
 #include "tensorpack/dataflow/take.h"
 #include "tensorpack/utils/error.h"
+#include "tests/dataflow/matchers.h"
 #include "tests/dataflow/numbers.h"
 
 namespace tensorpack::test {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::SizeIs;
-using testing::ThrowsMessage;
 using testing::UnorderedElementsAreArray;
 
 int64_t value_of(const DataPoint& point) { return point[0].item<int64_t>(); }
@@ -92,7 +87,7 @@ TEST(PrefetchTest, FailureComesAfterTheDatapointsBeforeItAndKeepsItsType) {
     flow->next();
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "[prefetch] reading datapoint 3 of the pass: bad file");
+    EXPECT_STREQ(error.what(), "[map] datapoint 3 of the pass: bad file");
     EXPECT_THROW(std::rethrow_if_nested(error), std::out_of_range);
   }
   EXPECT_FALSE(flow->next());
@@ -106,9 +101,7 @@ TEST(PrefetchTest, WhatEndsATrainingIsNotWrapped) {
   EXPECT_THROW(flow->next(), EndOfData);
 }
 
-TEST(PrefetchTest, CapacityMustBePositive) {
-  EXPECT_THAT([] { numbers(3) | prefetch(0); }, ThrowsMessage<Error>(HasSubstr("got 0")));
-}
+TEST(PrefetchTest, CapacityMustBePositive) { EXPECT_ERROR(numbers(3) | prefetch(0), "got 0"); }
 
 TEST(ParallelMapTest, OrderedIsTheSameWhateverTheNumberOfThreads) {
   for (const int64_t threads : {1, 2, 3, 7}) {
