@@ -6,6 +6,7 @@
 #include "tensorpack/dataflow/detail/map_runner.h"
 #include "tensorpack/dataflow/detail/work_ahead.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/error_context.h"
 
 namespace tensorpack {
 namespace {
@@ -44,7 +45,9 @@ class Map : public DataFlow {
     const int64_t number = number_++;
     try {
       return run_(std::move(point), pass_, number);
-    } catch (...) {
+    } catch (const std::exception& error) {
+      const bool is_ours = dynamic_cast<const Error*>(&error) != nullptr;
+      if (!is_ours && !is_plain(error)) throw;  // somebody may wait for it
       detail::throw_named(name_, fmt::format("datapoint {} of the pass", number),
                           std::current_exception());
     }

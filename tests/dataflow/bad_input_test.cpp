@@ -166,5 +166,15 @@ TEST_F(BadInputTest, AFunctionThatThrowsIsFoundByStageAndDatapoint) {
             "[map_and_batch] datapoint 5 of the pass: no such word");
 }
 
+// A type of the user's own, which somebody may wait for.
+struct NoSuchWord : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+TEST_F(BadInputTest, ExceptionsOfTheUsersOwnTypesKeepThemInMap) {
+  const auto flow = numbers(3) | map([](DataPoint) -> DataPoint { throw NoSuchWord("x"); });
+  EXPECT_THROW(flow->next(), NoSuchWord);
+}
+
 }  // namespace
 }  // namespace tensorpack::test

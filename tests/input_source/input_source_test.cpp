@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "tensorpack/dataflow/batch.h"
+#include "tensorpack/dataflow/from_generator.h"
 #include "tensorpack/dataflow/map.h"
 #include "tensorpack/dataflow/shuffle.h"
 #include "tensorpack/input_source/feed_input.h"
@@ -66,10 +67,10 @@ std::vector<int64_t> read(InputSource& source, int64_t limit) {
 }
 
 DataFlowPtr fails_after(int64_t count) {
-  return numbers(100) | map([count](DataPoint p) {
-           if (p[0].item<int64_t>() == count) throw std::out_of_range("record 2 is corrupt");
-           return p;
-         });
+  return std::make_unique<FromGenerator>([count]() -> Generator<DataPoint> {
+    for (int64_t i = 0; i < count; ++i) co_yield datapoint(torch::scalar_tensor(i, torch::kLong));
+    throw std::out_of_range("record 2 is corrupt");
+  });
 }
 
 // A StagingInput that is made as the others are.
