@@ -2,6 +2,9 @@
 // What a newcomer may do wrong, and what must not be wrong in silence.
 #include <gmock/gmock.h>
 
+#include <limits>
+
+#include "tensorpack/callbacks/check_numerics.h"
 #include "tensorpack/callbacks/inference_runner.h"
 #include "tensorpack/callbacks/inference_stats.h"
 #include "tensorpack/callbacks/model_saver.h"
@@ -221,6 +224,50 @@ TEST(SharpEdgesTest, ACostThatIsNotFiniteIsToldOnceIfItMayGoOn) {
   const size_t first = log.find("[StopAtNaN] 'cost' is ");
   ASSERT_NE(first, std::string::npos);
   EXPECT_EQ(log.find("[StopAtNaN]", first + 1), std::string::npos);
+}
+
+using CostFunction = at::Tensor (*)(const at::Tensor&, const at::Tensor&);
+
+void diverge(CostFunction cost, OwnedList<Callback> callbacks) {
+  SimpleTrainer trainer;
+  trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), cost, SGD({.lr = 1e6}));
+  trainer.train(diverging(std::move(callbacks)));
+}
+
+TEST(SharpEdgesTest, ACostThatIsNamedInAScopeIsFound) {
+  const CostFunction cost = [](const at::Tensor& x, const at::Tensor& y) {
+    const VariableScope scope("head");
+    return linear_cost(x, y);
+  };
+  EXPECT_ERROR(diverge(cost, {StopAtNaN()}), "[StopAtNaN] 'cost' is ");
+  EXPECT_ERROR(diverge(cost, {CheckNumerics()}), "[CheckNumerics] 'cost' is ");
+}
+
+TEST(SharpEdgesTest, WhatIsMinimisedIsLookedAtNotAPartOfItThatIsCalledCost) {
+  const CostFunction unnamed = [](const at::Tensor& x, const at::Tensor& y) {
+    return linear_cost(x, y) + get_variable("v", {}).log();
+  };
+  const CostFunction with_a_name = [](const at::Tensor& x, const at::Tensor& y) {
+    return named("total", linear_cost(x, y) * std::numeric_limits<float>::infinity());
+  };
+  EXPECT_ERROR(diverge(unnamed, {StopAtNaN()}), "[StopAtNaN] 'minimize/cost' is ");
+  EXPECT_ERROR(diverge(with_a_name, {StopAtNaN()}), "[StopAtNaN] 'total' is inf at global_step 1");
+}
+
+TEST(SharpEdgesTest, ACostThatNobodyLooksAtIsToldBeforeTheFirstStep) {
+  const auto log_of = [](OwnedList<Callback> callbacks) {
+    return stdout_of([&] {
+      SimpleTrainer trainer;
+      trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), linear_cost, SGD({.lr = 0.1}));
+      trainer.train({.callbacks = std::move(callbacks), .steps_per_epoch = 1, .max_epoch = 1});
+    });
+  };
+  const std::string log =
+      log_of({StopAtNaN({.tensor = "costs"}), CheckNumerics({.tensor = "prediction"})});
+  EXPECT_THAT(log, testing::ContainsRegex("StopAtNaN. nobody looks .* no step gives a scalar "
+                                          "'costs'.*cost.*Epoch 1 "));
+  EXPECT_THAT(log, testing::HasSubstr("[CheckNumerics] nobody looks"));
+  EXPECT_THAT(log_of({StopAtNaN(), CheckNumerics()}), testing::Not(testing::HasSubstr("WRN")));
 }
 
 }  // namespace
