@@ -224,8 +224,10 @@ TEST(InspectTest, PrintShowsShapeTypeAndRange) {
 }
 
 TEST(InspectTest, SpeedTellsWhichStageIsSlow) {
+  // The datapoints that are timed are so slow that no other stage waits as long for the processor.
   const auto slow = [](DataPoint p) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const bool is_timed = p[0].item<int64_t>() % detail::kSampleEvery == 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(is_timed ? 100 : 1));
     return p;
   };
   const auto flow = numbers(64) | prefetch(4) | parallel_map(slow, {.threads = 2}) | batch(4);
