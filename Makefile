@@ -7,7 +7,7 @@ BUILD := build/$(PRESET)
 # A first `make run` builds what it runs and no more; where there is a build already, it is used.
 RUN := $(if $(filter release,$(PRESET)),$(if $(wildcard $(BUILD)/build.ninja),release,run),$(PRESET))
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test soak bench bench-gpu format lint docs clean
+.PHONY: help setup build run test soak fuzz bench bench-gpu format lint docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,12 @@ else
 	@OMP_NUM_THREADS=1 $(BUILD)/tests/train/soak --ranks 2 --kills 50
 	@OMP_NUM_THREADS=1 $(BUILD)/tests/train/soak --ranks 32 --kills 2
 endif
+
+fuzz: SETUP += --test
+fuzz: setup $(BUILD)/build.ninja ## Have libFuzzer look for files that readers get wrong, a minute each: make fuzz ARGS=10
+	@cmake --preset $(PRESET) >/dev/null  # libFuzzer may be newer than the build
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target fuzz
+	@tests/fuzz/fuzz_readers $(BUILD)/tests/fuzz/fuzz $(or $(ARGS),60)
 
 bench: SETUP += --bench
 bench: build ## Run the benchmarks: make bench ARGS="--filter engine/"

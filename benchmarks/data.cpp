@@ -16,11 +16,14 @@
 #include "tensorpack/dataflow/fake_data.h"
 #include "tensorpack/dataflow/format/lmdb.h"
 #include "tensorpack/dataflow/from_generator.h"
+#include "tensorpack/dataflow/from_tensors.h"
 #include "tensorpack/dataflow/image/image_batch.h"
 #include "tensorpack/dataflow/image/labeled_files.h"
+#include "tensorpack/dataflow/map.h"
 #include "tensorpack/dataflow/prefetch.h"
 #include "tensorpack/dataflow/remote/zmq.h"
 #include "tensorpack/dataflow/repeat.h"
+#include "tensorpack/dataflow/shuffle.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/stop_flag.h"
@@ -50,6 +53,24 @@ Figure fashion_mnist(const Stopwatch& watch) {
       .peer = peer,
       .peer_name = "torch DataLoader, 2 workers",
       .min_seconds = 1,
+  });
+}
+
+// The usual pipeline over images in memory, and the same where a stage makes tensors of the rows.
+Figure shuffled_rows(const Stopwatch& watch) {
+  constexpr int64_t kImages = 20'000;
+  constexpr int64_t kBatch = 128;
+  const auto images = [] {
+    return FromTensors({torch::ones({kImages, 32, 32, 3}, torch::kByte), torch::arange(kImages)});
+  };
+  const auto rows = images() | shuffle({.seed = 1}) | batch(kBatch) | repeat();
+  const auto tensors = images() | map([](DataPoint point) { return point; }) |
+                       shuffle({.seed = 1}) | batch(kBatch) | repeat();
+  return watch.compare({
+      .ours = [&] { rows->next(); },
+      .peer = [&] { tensors->next(); },
+      .peer_name = "a tensor for each row, stacked",
+      .min_seconds = 0.3,
   });
 }
 
@@ -217,6 +238,7 @@ void add_data_benchmarks(Suite& suite) {
   suite.add("data/lmdb_vs_page_cache", lmdb);
   suite.add("data/prefetch_hop_us", prefetch_hop);
   suite.add("data/prefetch_memory", prefetch_memory);
+  suite.add("data/shuffled_rows_vs_stacked", shuffled_rows);
   suite.add("data/zmq_gb_per_s", zmq);
 }
 

@@ -87,7 +87,7 @@ Figure against_pooled(const Stopwatch& watch, const std::string& model) {
 }
 
 Figure against_unfused(const Stopwatch& watch, const std::string& model) {
-  Training fused(model, ExecutorKind::kReplay, {.convolutions = true});
+  Training fused(model, ExecutorKind::kReplay);
   Training unfused(model, ExecutorKind::kReplay, FusionOptions::none());
   return watch.compare({
       .ours = [&] { fused.step(); },

@@ -67,6 +67,7 @@ class GANTrainer final : public TowerTrainer {
   }
 
   HyperParams hyper_params() const override { return hyper_params_; }
+  std::vector<std::string> cost_names() const override { return {"d_loss", "g_loss"}; }
 
  private:
   HyperParams hyper_params_;
@@ -100,6 +101,7 @@ class SeparateGANTrainer final : public TowerTrainer {
   }
 
   HyperParams hyper_params() const override { return hyper_params_; }
+  std::vector<std::string> cost_names() const override { return {"d_loss", "g_loss"}; }
 
   void run_step() override {
     // Steps, not hooked runs, of which a step may make two.

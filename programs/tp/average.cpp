@@ -33,6 +33,11 @@ void check_same(const std::string& file, const NamedTensors& sum, const NamedTen
 
 // The mean of what is of a floating type, in double precision; of anything else, the last value.
 int average(const AverageFlags& flags) {
+  TP_CHECK(flags.files.size() >= 2, "tp average",
+           "'{}' alone has nothing to be averaged with. Name several files, such as "
+           "train_log/mine/model-*.safetensors.",
+           flags.files[0]);
+  check_output("tp average", flags.output);
   NamedTensors last;
   NamedTensors sum;
   for (const std::string& file : flags.files) {

@@ -4,9 +4,15 @@
 #include <ATen/core/Tensor.h>
 #include <fmt/ranges.h>
 
+#include "tensorpack/checkpoint/checkpoint.h"
+#include "tensorpack/checkpoint/checkpoint_directory.h"
+#include "tensorpack/checkpoint/detail/safetensors_header.h"
+#include "tensorpack/checkpoint/safetensors.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
+
+namespace fs = std::filesystem;
 
 std::function<void()> reporting_errors(int& status, std::function<int()> run) {
   return [&status, run = std::move(run)] {
@@ -17,6 +23,21 @@ std::function<void()> reporting_errors(int& status, std::function<int()> run) {
       status = 2;
     }
   };
+}
+
+void check_output(const char* where, const fs::path& path) {
+  if (path.extension() != kCheckpointExtension || !fs::exists(path)) return;
+  Metadata metadata;
+  try {
+    metadata = read_safetensors_header(path).metadata;
+  } catch (const Error&) {
+    return;  // nobody can read it
+  }
+  TP_CHECK(
+      !is_checkpoint(metadata), where,
+      "'{}' is a checkpoint: with the weights alone in its place, no training could go on from "
+      "it. Choose another name, or delete it first.",
+      path.string());
 }
 
 std::string dtype_text(const at::Tensor& tensor) { return c10::toString(tensor.scalar_type()); }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -14,6 +15,10 @@ namespace tensorpack {
 /// What a command does when it is called, with an error on the standard error and the status 2
 /// when it fails.
 std::function<void()> reporting_errors(int& status, std::function<int()> run);
+
+/// Weights must not take the place of a checkpoint, which holds more: throws an Error where `path`
+/// is one. Any other file may be replaced.
+void check_output(const char* where, const std::filesystem::path& path);
 
 /// "F32", "[64, 3, 7, 7]".
 std::string dtype_text(const at::Tensor& tensor);

@@ -17,7 +17,7 @@ constexpr const char* kBash = R"(_tp() {{
   elif [[ $word == -* ]]; then
     local options
     options=$("${{COMP_WORDS[0]}}" "${{COMP_WORDS[1]}}" --help 2>/dev/null |
-      grep -oE -- '--[a-z][a-z-]*' | sort -u)
+      sed -nE 's/^  (-.,)?(--[a-z0-9-]+).*/\2/p')
     mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
   else
     mapfile -t COMPREPLY < <(compgen -f -- "$word")

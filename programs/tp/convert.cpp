@@ -40,6 +40,7 @@ NamedTensors back_to(const NamedTensors& like, const NameMap& map, const NamedTe
 }
 
 int convert(const ConvertFlags& flags) {
+  check_output("tp convert", flags.output);
   NamedTensors tensors = read_weights(flags.input);
   const NameMap map = flags.names.empty() ? NameMap() : read_name_map(flags.names);
   tensors = flags.like.empty() ? to_foreign(map, tensors)

@@ -9,6 +9,7 @@
 
 #include "programs/tp/command.h"
 #include "tensorpack/checkpoint/weights_file.h"
+#include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 namespace {
@@ -37,6 +38,8 @@ std::string difference(const at::Tensor& a, const at::Tensor& b, double toleranc
 }
 
 int compare(const DiffFlags& flags) {
+  TP_CHECK(flags.tolerance >= 0, "tp diff",
+           "--tolerance is {}. Give a number that is not negative.", flags.tolerance);
   const NamedTensors first = read_weights(flags.first);
   const NamedTensors second = read_weights(flags.second);
   int64_t same = 0;

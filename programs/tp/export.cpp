@@ -10,6 +10,7 @@
 #include "tensorpack/export/dump_program.h"
 #include "tensorpack/export/onnx.h"
 #include "tensorpack/export/program_file.h"
+#include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 namespace {
@@ -22,6 +23,9 @@ struct ExportFlags {
 };
 
 void run(const ExportFlags& flags) {
+  TP_CHECK(flags.onnx != flags.file, "tp export",
+           "'{}' would be replaced by what is made of it. Choose another name for --onnx.",
+           flags.file);
   ExportedProgram program = read_program(flags.file);
   if (flags.show || flags.onnx.empty()) fmt::print("{}", dump_text(program));
   if (flags.onnx.empty()) return;
@@ -33,10 +37,10 @@ void run(const ExportFlags& flags) {
 
 void add_export(CLI::App& app, int& status) {
   auto flags = std::make_shared<ExportFlags>();
-  CLI::App* command =
-      app.add_subcommand("export", "Shows an exported model, or writes it as ONNX.");
+  CLI::App* command = app.add_subcommand("export", "Show an exported model, or write it as ONNX.");
   command->footer(
       "Files come from export_model(), in the program that has the model's source.\n"
+      "Example:\n"
       "  tp export model.tpx --show\n"
       "  tp export model.tpx --onnx model.onnx --fold-batch-norm");
   command->add_option("file", flags->file, "What export_model() wrote")->required();

@@ -315,6 +315,10 @@ void add_launch(CLI::App& app, int& status) {
                       "Where the others reach rank 0; the name of its host if left out");
   command->add_option("command", options.command, "The program and its arguments, after --")
       ->required();
+  command->footer(
+      "Example:\n"
+      "  tp launch -n 4 -- ./train --epochs 10\n"
+      "  tp launch -H one:4,two:4 --max-restarts 3 -- ./train --resume");
   command->callback([words, &status] {
     try {
       if (!words->hosts.empty()) words->options.hosts = parse_hosts(words->hosts);

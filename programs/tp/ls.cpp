@@ -57,7 +57,10 @@ std::vector<std::string> row_of(const fs::path& path, bool is_latest, bool verif
 }
 
 int list(const fs::path& dir, bool verify) {
-  TP_CHECK(fs::is_directory(dir), "tp ls", "'{}' is no directory.", dir.string());
+  TP_CHECK(
+      fs::is_directory(dir), "tp ls",
+      "'{}' is no directory. Name the one a training saved to; `tp show` tells what is in a file.",
+      dir.string());
   const CheckpointDirectory directory(dir);
   std::vector<std::vector<std::string>> rows = {
       {">step", ">epoch", ">tensors", ">size", "saved", "file", ""}};
@@ -66,7 +69,10 @@ int list(const fs::path& dir, bool verify) {
     rows.push_back(row_of(path, path == directory.latest(), verify));
     is_damaged |= rows.back().back() == "damaged";
   }
-  TP_CHECK(rows.size() > 1, "tp ls", "there is no checkpoint in '{}'.", dir.string());
+  TP_CHECK(rows.size() > 1, "tp ls",
+           "there is no checkpoint in '{}'. Name the directory a training saved to, such as "
+           "train_log/mine.",
+           dir.string());
   print_table(rows);
   return is_damaged ? 1 : 0;
 }

@@ -2,6 +2,7 @@
 // `tp`: the tools that come with the library. Links no libtorch, so that it starts at once.
 #include <CLI/CLI.hpp>
 
+#include "programs/tp/command_line.h"
 #include "programs/tp/completion.h"
 #include "programs/tp/launch.h"
 #include "programs/tp/model_commands.h"
@@ -16,6 +17,5 @@ int main(int argc, char** argv) {
   tensorpack::add_model_commands(app);
   tensorpack::add_completion(app, status);
   tensorpack::add_watch(app, status);
-  CLI11_PARSE(app, argc, argv);
-  return status;
+  return tensorpack::run_command(app, argc, argv, status);
 }

@@ -5,6 +5,7 @@
 
 #include "programs/tp/average.h"
 #include "programs/tp/cifar10.h"
+#include "programs/tp/command_line.h"
 #include "programs/tp/convert.h"
 #include "programs/tp/diff.h"
 #include "programs/tp/export.h"
@@ -22,6 +23,5 @@ int tensorpack::model_main(int argc, char** argv) {
   tensorpack::add_convert(app, status);
   tensorpack::add_export(app, status);
   tensorpack::add_cifar10(app, status);
-  CLI11_PARSE(app, argc, argv);
-  return status;
+  return run_command(app, argc, argv, status);
 }

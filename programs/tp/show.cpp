@@ -64,9 +64,6 @@ std::vector<std::string> stats_of(const at::Tensor& tensor) {
 int show(const ShowFlags& flags) {
   const std::regex pattern = compile_regex("tp show", flags.pattern);
   const Contents contents = read(flags.path);
-  for (const auto& [key, text] : contents.texts) fmt::print("{}: {}\n", key, shortened(text));
-  if (!contents.texts.empty()) fmt::print("\n");
-
   std::vector<std::vector<std::string>> rows = {{"name", "type", "shape", ">size"}};
   if (flags.stats) {
     rows[0].insert(rows[0].end(), {">mean", ">std", ">min", ">max", ">not finite"});
@@ -82,6 +79,11 @@ int show(const ShowFlags& flags) {
     elements += tensor.numel();
     bytes += tensor.nbytes();
   }
+  TP_CHECK(rows.size() > 1 || contents.tensors.empty(), "tp show",
+           "no name of the {} tensors in '{}' matches '{}'. Without a pattern all are shown.",
+           contents.tensors.size(), flags.path, flags.pattern);
+  for (const auto& [key, text] : contents.texts) fmt::print("{}: {}\n", key, shortened(text));
+  if (!contents.texts.empty()) fmt::print("\n");
   print_table(rows);
   fmt::print("{} tensors, {} elements, {}\n", rows.size() - 1, elements, humanize_bytes(bytes));
   return 0;

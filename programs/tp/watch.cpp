@@ -144,6 +144,7 @@ void add_watch(CLI::App& app, int& status) {
   command->add_option("--address", options->address,
                       "127.0.0.1 if left out: nobody else can read the reports. 0.0.0.0 shows them "
                       "to everyone who can reach this machine");
+  command->footer("Example:\n  tp watch train_log/* --port 8080");
   command->callback([options, &status] {
     try {
       watch(*options);

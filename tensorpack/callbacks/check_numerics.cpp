@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tensorpack/callbacks/first_program.h"
+#include "tensorpack/callbacks/watched_scalars.h"
 #include "tensorpack/session/step_again.h"
 #include "tensorpack/utils/error.h"
 
@@ -37,6 +38,7 @@ CheckNumerics::CheckNumerics(CheckNumericsOptions options) : options_(std::move(
 }
 
 void CheckNumerics::before_train() {
+  watched_ = watched_scalars(trainer(), options_.tensor, "CheckNumerics");
   if (const auto variable = bad_variable()) {
     throw make_error("CheckNumerics",
                      "the variable '{}' is not finite before training. Look at its initializer, or "
@@ -54,27 +56,26 @@ std::optional<std::string> CheckNumerics::bad_variable() const {
 
 RunArgs CheckNumerics::before_run(RunContext& context) {
   before_ = {};
-  has_tensor_ = false;
   const Op op = first_program(context.op());
   if (!op) return {};
   for (const Variable& variable : graph().variables().all()) before_.save(variable.tensor);
   if (op.state().generator.defined()) before_.save(op.state().generator);
   RunArgs args;
   for (const TensorSpec& input : op.inputs()) args.fetches.push_back(input.name);
-  const auto found = op.outputs().find(options_.tensor);
-  has_tensor_ = found != op.outputs().end() && found->second.shape.empty();
-  if (has_tensor_) args.fetches.push_back(options_.tensor);
+  fetched_ = scalars_of(op, watched_);
+  args.fetches.insert(args.fetches.end(), fetched_.begin(), fetched_.end());
   return args;
 }
 
 void CheckNumerics::after_run(RunContext& context, const FetchedValues& values) {
   const Op op = first_program(context.op());
   if (!op) return;
-  inputs_.assign(values.begin(), values.end() - (has_tensor_ ? 1 : 0));
-  if (has_tensor_) {
-    const double value = values[values.size() - 1].item<double>();
+  const size_t inputs = values.size() - fetched_.size();
+  inputs_.assign(values.begin(), values.begin() + static_cast<ptrdiff_t>(inputs));
+  for (size_t i = 0; i < fetched_.size(); ++i) {
+    const double value = values[inputs + i].item<double>();
     if (!std::isfinite(value)) {
-      fail(fmt::format("'{}' is {}", options_.tensor, std::isnan(value) ? "NaN" : "infinite"), op);
+      fail(fmt::format("'{}' is {}", fetched_[i], std::isnan(value) ? "NaN" : "infinite"), op);
     }
   }
   if (const auto variable = bad_variable()) {

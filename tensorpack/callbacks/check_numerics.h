@@ -11,8 +11,9 @@
 namespace tensorpack {
 
 struct CheckNumericsOptions {
-  /// A scalar to look at besides the variables. A training that does not have it does without.
-  std::string tensor = "cost";
+  /// A scalar to look at besides the variables; the costs of the trainer when empty. A training
+  /// that does not have it does without, with a warning.
+  std::string tensor = {};
 };
 
 /// Ends the training at the first NaN or infinity, in the cost or in a trainable variable, and says
@@ -36,10 +37,11 @@ class CheckNumerics final : public Callback {
   [[noreturn]] void fail(const std::string& what, const Op& op);
 
   CheckNumericsOptions options_;
+  std::vector<std::string> watched_;
   // Of the run in progress:
   SavedState before_;  // variables and random numbers
   std::vector<at::Tensor> inputs_;
-  bool has_tensor_ = false;
+  std::vector<std::string> fetched_;  // those of the watched scalars that it has
 };
 
 }  // namespace tensorpack

@@ -27,6 +27,9 @@ std::string free_name(const Graph& graph, const std::string& wanted) {
   return name;
 }
 
+// More than validation usually takes: perhaps the data has no end.
+constexpr int64_t kManyDatapoints = 10'000;
+
 }  // namespace
 
 void InferenceInput::start() {
@@ -36,7 +39,13 @@ void InferenceInput::start() {
 
 std::optional<DataPoint> InferenceInput::next() {
   if (may_repeat_ && source_->size() == count_) return std::nullopt;
-  ++count_;
+  if (++count_ == kManyDatapoints && !source_->size()) {
+    log::warning_once(
+        "[InferenceRunner] its data has given {} datapoints and has not ended. If it never does, "
+        "let "
+        "it: put take(n) behind it, or leave repeat() out.",
+        kManyDatapoints);
+  }
   return source_->next();
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "tensorpack/callbacks/fetch_spec.h"
+#include "tensorpack/callbacks/watched_scalars.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/string.h"
 
@@ -17,7 +18,7 @@ ProgressBar::ProgressBar(std::vector<std::string> names) : names_(std::move(name
 void ProgressBar::before_train() {
   const Op& op = trainer().train_op();
   shown_ = names_;
-  if (names_.empty() && op && op.has_output("cost")) shown_ = {"cost"};
+  if (names_.empty() && op) shown_ = scalars_of(op, trainer().cost_names());
   if (!op) return;  // the trainer has its own run_step(): the first run checks
   for (const std::string& name : shown_) {
     const TensorSpec spec = fetch_spec(graph(), op, name, "ProgressBar");

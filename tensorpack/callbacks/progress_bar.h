@@ -14,10 +14,10 @@ namespace tensorpack {
 ///
 ///    42%|########            | 42/100 [00:10<00:13, 4.20it/s, cost=0.3]
 ///
-/// `names` are tensors, inputs or variables of the train op, shown without their scopes; "cost", if
-/// the op has it, when there are none. They come from the first hooked run of the train op in a
-/// step (of any op, if the trainer has no train op), and only from steps that are drawn. Throws
-/// Error before training when one is unknown or not a scalar.
+/// `names` are tensors, inputs or variables of the train op, shown without their scopes; the
+/// costs, if the op has them, when there are none. They come from the first hooked run of the train
+/// op in a step (of any op, if the trainer has no train op), and only from steps that are drawn.
+/// Throws Error before training when one is unknown or not a scalar.
 class ProgressBar final : public Callback {
  public:
   explicit ProgressBar(std::vector<std::string> names = {});

@@ -3,14 +3,16 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tensorpack/callbacks/callback.h"
 
 namespace tensorpack {
 
 struct StopAtNaNOptions {
-  /// The scalar to look at. A training that does not have it is not looked at.
-  std::string tensor = "cost";
+  /// The scalar to look at; the costs of the trainer when empty. A training that does not have it
+  /// is not looked at, with a warning.
+  std::string tensor = {};
   /// End the training with an Error; otherwise say it once and go on.
   bool stops = true;
 };
@@ -24,6 +26,7 @@ class StopAtNaN final : public Callback {
     set_chief_only(false);
   }
 
+  void before_train() override;
   RunArgs before_run(RunContext& context) override;
   void after_run(RunContext& context, const FetchedValues& values) override;
   void after_epoch() override { look(); }
@@ -32,10 +35,13 @@ class StopAtNaN final : public Callback {
   void look();
 
   struct Seen {
+    std::vector<std::string> names;
     FetchedValues values;
     int64_t step;
   };
   StopAtNaNOptions options_;
+  std::vector<std::string> watched_;
+  std::vector<std::string> fetched_;  // by the run in progress
   std::optional<Seen> unread_;
   bool is_told_ = false;
 };

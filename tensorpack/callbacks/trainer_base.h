@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/monitors/monitors.h"
@@ -72,6 +73,10 @@ class TrainerBase {
   /// What monitors report of the trainer besides what they know of every run, such as the options
   /// of its optimizer.
   virtual HyperParams hyper_params() const { return {}; }
+
+  /// The scalars that are minimised, by the names its ops give them: those that StopAtNaN and
+  /// others look at unless told otherwise.
+  virtual std::vector<std::string> cost_names() const { return {"cost"}; }
 
   /// Called by MaintainStepCounter after every hooked run.
   void set_global_step(int64_t step) { loop_.global_step = step; }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/dataflow/batch.h"
 
+#include <fmt/format.h>
+
 #include <limits>
 #include <map>
 
@@ -8,6 +10,7 @@
 #include "tensorpack/dataflow/detail/padding.h"
 #include "tensorpack/dataflow/detail/row_source.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/error_context.h"
 
 namespace tensorpack {
 namespace {
@@ -27,17 +30,21 @@ class Batch final : public DataFlow {
         *points, size_);
   }
 
-  void start(int64_t pass) override { flow_->start(pass); }
+  void start(int64_t pass) override {
+    flow_->start(pass);
+    read_ = 0;
+  }
 
   std::optional<DataPoint> next() override {
     if (rows_) return next_rows();
     if (options_.padding) return next_padded();
+    const int64_t first = read_;
     // Local, so that an exception from the flow leaves no half-filled batch behind.
     detail::Collator collator(size_);
     while (collator.rows() < size_) {
-      auto point = flow_->next();
+      const auto point = read();
       if (!point) break;
-      collator.add(*point);
+      telling_where(first, [&] { collator.add(*point); });
     }
     const bool complete = collator.rows() == size_;
     if (!complete && !(options_.remainder && collator.rows() > 0)) return std::nullopt;
@@ -46,7 +53,9 @@ class Batch final : public DataFlow {
 
   int64_t skip(int64_t count) override {
     constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-    return batches_of(flow_->skip(count > kMax / size_ ? kMax : count * size_));
+    const int64_t skipped = flow_->skip(count > kMax / size_ ? kMax : count * size_);
+    read_ += skipped;
+    return batches_of(skipped);
   }
 
   std::optional<int64_t> size() const override {
@@ -58,20 +67,47 @@ class Batch final : public DataFlow {
  private:
   // Rows of one source are equal in shape: there is nothing to pad.
   std::optional<DataPoint> next_rows() {
-    auto rows = rows_->next_rows(size_);
-    const bool is_short = rows && rows->front().size(0) < size_;
-    return is_short && !options_.remainder ? std::nullopt : std::move(rows);
+    std::vector<int64_t> numbers;
+    numbers.reserve(size_);
+    while (std::ssize(numbers) < size_) {
+      const auto number = rows_->next_row();
+      if (!number) break;
+      numbers.push_back(*number);
+    }
+    if (numbers.empty() || (std::ssize(numbers) < size_ && !options_.remainder)) {
+      return std::nullopt;
+    }
+    return rows_->stack_rows(numbers);
   }
 
   std::optional<DataPoint> next_padded() {
+    const int64_t first = read_;
     std::vector<DataPoint> points;
     while (std::ssize(points) < size_) {
-      auto point = flow_->next();
+      auto point = read();
       if (!point) break;
       points.push_back(std::move(*point));
     }
     if (points.empty() || (std::ssize(points) < size_ && !options_.remainder)) return std::nullopt;
-    return detail::stack(points, options_.padding);
+    DataPoint batch;
+    telling_where(first, [&] { batch = detail::stack(points, options_.padding); });
+    return batch;
+  }
+
+  std::optional<DataPoint> read() {
+    auto point = flow_->next();
+    ++read_;
+    return point;
+  }
+
+  // Datapoints that do not fit together are found by their number in the pass.
+  template <typename Function>
+  static void telling_where(int64_t first, Function function) {
+    try {
+      function();
+    } catch (const Error&) {
+      rethrow_with(fmt::format("in the batch that begins with datapoint {} of the pass", first));
+    }
   }
 
   int64_t batches_of(int64_t points) const {
@@ -79,9 +115,10 @@ class Batch final : public DataFlow {
   }
 
   DataFlowPtr flow_;
-  detail::RowSource* rows_;  // the flow, if it can make batches itself
+  detail::RowSource* rows_;  // the flow, if it has rows
   int64_t size_;
   BatchOptions options_;
+  int64_t read_ = 0;  // datapoints of the pass
 };
 
 // Collects datapoints by key; batches are as ready as they get.

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "tensorpack/dataflow/detail/total_size.h"
 #include "tensorpack/dataflow/rng.h"
 #include "tensorpack/utils/error.h"
 
@@ -40,15 +41,7 @@ class Concat final : public DataFlow {
     return skipped;
   }
 
-  std::optional<int64_t> size() const override {
-    int64_t total = 0;
-    for (const DataFlowPtr& flow : flows_) {
-      const auto size = flow->size();
-      if (!size) return std::nullopt;
-      total += *size;
-    }
-    return total;
-  }
+  std::optional<int64_t> size() const override { return detail::total_size(flows_); }
 
  private:
   Flows flows_;

@@ -3,37 +3,30 @@
 
 #include <algorithm>
 
-#include "tensorpack/dataflow/detail/flow_stream.h"
+#include "tensorpack/dataflow/detail/row_stage.h"
+#include "tensorpack/dataflow/repeat.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 namespace {
 
-class FixedSize final : public DataFlow {
+// Reads the passes of the flow as one stream.
+class FixedSize final : public detail::RowStage {
  public:
   FixedSize(DataFlowPtr flow, int64_t size, FixedSizeOptions options)
-      : stream_(std::move(flow), "fixed_size", /*infinite=*/true), size_(size), options_(options) {}
+      : RowStage(repeat(kForever)(std::move(flow))), size_(size), options_(options) {}
 
   void start(int64_t pass) override {
     first_ = options_.keep_position ? pass * size_ : 0;
-    if (!options_.keep_position) stream_.start_pass(pass);
+    if (!options_.keep_position) flow().start(pass);
     position_ = 0;
     is_there_ = !options_.keep_position;
-  }
-
-  std::optional<DataPoint> next() override {
-    if (position_ == size_) return std::nullopt;
-    if (!is_there_) stream_.seek(first_ + position_);
-    is_there_ = true;
-    auto point = stream_.next();
-    ++position_;
-    return point;
   }
 
   // The stream is sought only when it is read: to start and skip costs one seek.
   int64_t skip(int64_t count) override {
     count = std::min(count, size_ - position_);
-    if (!options_.keep_position) return DataFlow::skip(count);
+    if (!options_.keep_position) return RowStage::skip(count);
     position_ += count;
     is_there_ = is_there_ && count == 0;
     return count;
@@ -41,8 +34,20 @@ class FixedSize final : public DataFlow {
 
   std::optional<int64_t> size() const override { return size_; }
 
+ protected:
+  std::optional<Item> next_item() override {
+    if (position_ == size_) return std::nullopt;
+    if (!is_there_) {
+      flow().start(0);
+      flow().skip(first_ + position_);
+    }
+    is_there_ = true;
+    auto item = read();
+    ++position_;
+    return item;
+  }
+
  private:
-  detail::FlowStream stream_;
   int64_t size_;
   FixedSizeOptions options_;
   int64_t first_ = 0;  // of this pass, in the stream of passes

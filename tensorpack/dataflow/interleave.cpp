@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/dataflow/interleave.h"
 
+#include "tensorpack/dataflow/detail/total_size.h"
 #include "tensorpack/dataflow/prefetch.h"
 #include "tensorpack/utils/error.h"
 
@@ -99,15 +100,7 @@ class Copies final : public DataFlow {
     return std::nullopt;
   }
 
-  std::optional<int64_t> size() const override {
-    int64_t total = 0;
-    for (const DataFlowPtr& flow : flows_) {
-      const auto size = flow->size();
-      if (!size) return std::nullopt;
-      total += *size;
-    }
-    return total;
-  }
+  std::optional<int64_t> size() const override { return detail::total_size(flows_); }
 
  private:
   std::vector<DataFlowPtr> flows_;

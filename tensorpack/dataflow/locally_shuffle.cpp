@@ -4,51 +4,53 @@
 #include <algorithm>
 #include <deque>
 
+#include "tensorpack/dataflow/detail/row_stage.h"
 #include "tensorpack/dataflow/rng.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 namespace {
 
-class LocallyShuffle final : public DataFlow {
+class LocallyShuffle final : public detail::RowStage {
  public:
   LocallyShuffle(DataFlowPtr flow, int64_t buffer_size, LocallyShuffleOptions options,
                  uint64_t seed)
-      : flow_(std::move(flow)),
+      : RowStage(std::move(flow)),
         buffer_size_(buffer_size),
         options_(options),
         seed_(seed),
         rng_(seed, 0) {}
 
   void start(int64_t pass) override {
-    flow_->start(pass);
+    flow().start(pass);
     rng_ = Rng(seed_, pass);
     buffer_.clear();
     since_shuffle_ = 0;
     ended_ = false;
   }
 
-  std::optional<DataPoint> next() override {
-    fill();
-    if (buffer_.empty()) return std::nullopt;
-    DataPoint point = std::move(buffer_.front());
-    buffer_.pop_front();
-    return point;
-  }
-
   std::optional<int64_t> size() const override {
-    const auto size = flow_->size();
+    const auto size = flow().size();
     if (!size) return std::nullopt;
     return *size * options_.reuse;
+  }
+
+ protected:
+  std::optional<Item> next_item() override {
+    fill();
+    if (buffer_.empty()) return std::nullopt;
+    Item item = std::move(buffer_.front());
+    buffer_.pop_front();
+    return item;
   }
 
  private:
   void fill() {
     while (!ended_ && std::ssize(buffer_) < buffer_size_) {
-      const auto point = flow_->next();
-      ended_ = !point;
-      for (int64_t i = 0; point && i < options_.reuse; ++i) buffer_.push_back(*point);
-      if (point && ++since_shuffle_ < options_.interval) continue;
+      const auto item = read();
+      ended_ = !item;
+      for (int64_t i = 0; item && i < options_.reuse; ++i) buffer_.push_back(*item);
+      if (item && ++since_shuffle_ < options_.interval) continue;
       shuffle();
     }
   }
@@ -58,12 +60,11 @@ class LocallyShuffle final : public DataFlow {
     for (size_t i = buffer_.size(); i > 1; --i) std::swap(buffer_[i - 1], buffer_[rng_.below(i)]);
   }
 
-  DataFlowPtr flow_;
   int64_t buffer_size_;
   LocallyShuffleOptions options_;
   uint64_t seed_;
   Rng rng_;
-  std::deque<DataPoint> buffer_;
+  std::deque<Item> buffer_;
   int64_t since_shuffle_ = 0;
   bool ended_ = false;
 };

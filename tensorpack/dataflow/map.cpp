@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/dataflow/map.h"
 
+#include <fmt/format.h>
+
 #include "tensorpack/dataflow/detail/map_runner.h"
+#include "tensorpack/dataflow/detail/work_ahead.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/error_context.h"
 
 namespace tensorpack {
 namespace {
@@ -10,7 +14,7 @@ namespace {
 class Map : public DataFlow {
  public:
   Map(DataFlowPtr flow, const char* name, detail::MapWork work, MapOptions options)
-      : flow_(std::move(flow)), run_(name, std::move(work), options) {}
+      : flow_(std::move(flow)), name_(name), run_(name, std::move(work), options) {}
 
   void start(int64_t pass) override {
     flow_->start(pass);
@@ -20,7 +24,7 @@ class Map : public DataFlow {
 
   std::optional<DataPoint> next() override {
     while (auto point = flow_->next()) {
-      if (auto mapped = run_(std::move(*point), pass_, number_++)) return mapped;
+      if (auto mapped = run(std::move(*point))) return mapped;
     }
     return std::nullopt;
   }
@@ -37,7 +41,20 @@ class Map : public DataFlow {
   }
 
  private:
+  std::optional<DataPoint> run(DataPoint point) {
+    const int64_t number = number_++;
+    try {
+      return run_(std::move(point), pass_, number);
+    } catch (const std::exception& error) {
+      const bool is_ours = dynamic_cast<const Error*>(&error) != nullptr;
+      if (!is_ours && !is_plain(error)) throw;  // somebody may wait for it
+      detail::throw_named(name_, fmt::format("datapoint {} of the pass", number),
+                          std::current_exception());
+    }
+  }
+
   DataFlowPtr flow_;
+  const char* name_;
   detail::MapRunner run_;
   int64_t pass_ = 0;
   int64_t number_ = 0;

@@ -4,37 +4,28 @@
 #include <algorithm>
 #include <utility>
 
+#include "tensorpack/dataflow/detail/row_stage.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 namespace {
 
-class Repeat final : public DataFlow {
+class Repeat final : public detail::RowStage {
  public:
-  Repeat(DataFlowPtr flow, int64_t times) : flow_(std::move(flow)), times_(times) { start(0); }
+  Repeat(DataFlowPtr flow, int64_t times) : RowStage(std::move(flow)), times_(times) { start(0); }
 
   void start(int64_t pass) override {
     inner_pass_ = forever() ? pass : pass * times_;
     end_ = inner_pass_ + times_;
-    flow_->start(inner_pass_);
-  }
-
-  std::optional<DataPoint> next() override {
-    auto point = flow_->next();
-    while (!point && has_more_passes()) {
-      flow_->start(++inner_pass_);
-      point = flow_->next();
-      check_progress(point.has_value());
-    }
-    return point;
+    flow().start(inner_pass_);
   }
 
   int64_t skip(int64_t count) override {
-    int64_t skipped = flow_->skip(count);
+    int64_t skipped = flow().skip(count);
     while (skipped < count && has_more_passes()) {
       skipped += jump_over_passes(count - skipped);
-      flow_->start(++inner_pass_);
-      const int64_t in_pass = flow_->skip(count - skipped);
+      flow().start(++inner_pass_);
+      const int64_t in_pass = flow().skip(count - skipped);
       check_progress(in_pass > 0);
       skipped += in_pass;
     }
@@ -42,9 +33,20 @@ class Repeat final : public DataFlow {
   }
 
   std::optional<int64_t> size() const override {
-    const auto size = flow_->size();
+    const auto size = flow().size();
     if (forever() || !size) return std::nullopt;
     return *size * times_;
+  }
+
+ protected:
+  std::optional<Item> next_item() override {
+    auto item = read();
+    while (!item && has_more_passes()) {
+      flow().start(++inner_pass_);
+      item = read();
+      check_progress(item.has_value());
+    }
+    return item;
   }
 
  private:
@@ -54,7 +56,7 @@ class Repeat final : public DataFlow {
   // Leaves out whole passes, but for the last one that is needed, and returns how many datapoints
   // they have.
   int64_t jump_over_passes(int64_t count) {
-    const int64_t size = flow_->size().value_or(0);
+    const int64_t size = flow().size().value_or(0);
     if (size <= 0) return 0;
     int64_t passes = (count - 1) / size;
     if (!forever()) passes = std::min(passes, end_ - inner_pass_ - 2);
@@ -69,50 +71,49 @@ class Repeat final : public DataFlow {
              inner_pass_);
   }
 
-  DataFlowPtr flow_;
   int64_t times_;
   int64_t inner_pass_ = 0;
   int64_t end_ = 0;
 };
 
-class RepeatEach final : public DataFlow {
+class RepeatEach final : public detail::RowStage {
  public:
-  RepeatEach(DataFlowPtr flow, int64_t times) : flow_(std::move(flow)), times_(times) {}
+  RepeatEach(DataFlowPtr flow, int64_t times) : RowStage(std::move(flow)), times_(times) {}
 
   void start(int64_t pass) override {
-    flow_->start(pass);
+    flow().start(pass);
     left_ = 0;
-  }
-
-  std::optional<DataPoint> next() override {
-    if (left_ == 0) {
-      point_ = flow_->next();
-      if (!point_) return std::nullopt;
-      left_ = times_;
-    }
-    return --left_ == 0 ? std::exchange(point_, std::nullopt) : point_;
   }
 
   int64_t skip(int64_t count) override {
     const int64_t of_this = std::min(count, left_);
     left_ -= of_this;
     const int64_t whole = (count - of_this) / times_;
-    const int64_t skipped = of_this + flow_->skip(whole) * times_;
+    const int64_t skipped = of_this + flow().skip(whole) * times_;
     if (skipped < of_this + whole * times_) return skipped;
-    return skipped + DataFlow::skip(count - skipped);
+    return skipped + RowStage::skip(count - skipped);
   }
 
   std::optional<int64_t> size() const override {
-    const auto size = flow_->size();
+    const auto size = flow().size();
     if (!size) return std::nullopt;
     return *size * times_;
   }
 
+ protected:
+  std::optional<Item> next_item() override {
+    if (left_ == 0) {
+      item_ = read();
+      if (!item_) return std::nullopt;
+      left_ = times_;
+    }
+    return --left_ == 0 ? std::exchange(item_, std::nullopt) : item_;
+  }
+
  private:
-  DataFlowPtr flow_;
   int64_t times_;
-  int64_t left_ = 0;  // of `point_`
-  std::optional<DataPoint> point_;
+  int64_t left_ = 0;  // of `item_`
+  std::optional<Item> item_;
 };
 
 }  // namespace

@@ -1,43 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/dataflow/shard.h"
 
+#include "tensorpack/dataflow/detail/row_stage.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/launch_environment.h"
 
 namespace tensorpack {
 namespace {
 
-class Shard final : public DataFlow {
+class Shard final : public detail::RowStage {
  public:
   Shard(DataFlowPtr flow, int64_t rank, int64_t size, bool equal)
-      : flow_(std::move(flow)), rank_(rank), size_(size), equal_(equal) {}
+      : RowStage(std::move(flow)), rank_(rank), size_(size), equal_(equal) {}
 
   void start(int64_t pass) override {
-    flow_->start(pass);
+    flow().start(pass);
     is_at_end_ = false;
   }
 
-  std::optional<DataPoint> next() override {
-    if (is_at_end_ || flow_->skip(rank_) < rank_) return end();
-    std::optional<DataPoint> point = flow_->next();
-    if (!point) return end();
-    // Of a round that is not complete, no part takes anything.
-    const int64_t others = size_ - 1 - rank_;
-    const bool is_complete = flow_->skip(others) == others;
-    if (!is_complete) is_at_end_ = true;
-    return is_complete || !equal_ ? std::move(point) : std::nullopt;
-  }
-
   int64_t skip(int64_t count) override {
-    if (!equal_) return DataFlow::skip(count);
-    return is_at_end_ ? 0 : flow_->skip(count * size_) / size_;
+    if (!equal_) return RowStage::skip(count);
+    return is_at_end_ ? 0 : flow().skip(count * size_) / size_;
   }
 
   std::optional<int64_t> size() const override {
-    const auto size = flow_->size();
+    const auto size = flow().size();
     if (!size) return std::nullopt;
     const int64_t left_over = *size % size_;
     return *size / size_ + (!equal_ && rank_ < left_over ? 1 : 0);
+  }
+
+ protected:
+  std::optional<Item> next_item() override {
+    if (is_at_end_ || flow().skip(rank_) < rank_) return end();
+    std::optional<Item> item = read();
+    if (!item) return end();
+    // Of a round that is not complete, no part takes anything.
+    const int64_t others = size_ - 1 - rank_;
+    const bool is_complete = flow().skip(others) == others;
+    if (!is_complete) is_at_end_ = true;
+    return is_complete || !equal_ ? std::move(item) : std::nullopt;
   }
 
  private:
@@ -46,7 +48,6 @@ class Shard final : public DataFlow {
     return std::nullopt;
   }
 
-  DataFlowPtr flow_;
   int64_t rank_;
   int64_t size_;
   bool equal_;

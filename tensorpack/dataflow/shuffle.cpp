@@ -4,39 +4,31 @@
 #include <map>
 #include <numeric>
 
+#include "tensorpack/dataflow/detail/row_stage.h"
 #include "tensorpack/dataflow/rng.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 namespace {
 
-class Shuffle final : public DataFlow {
+class Shuffle final : public detail::RowStage {
  public:
   Shuffle(DataFlowPtr flow, int64_t buffer_size, uint64_t seed)
-      : flow_(std::move(flow)), buffer_size_(buffer_size), seed_(seed), rng_(seed, 0) {}
+      : RowStage(std::move(flow)), buffer_size_(buffer_size), seed_(seed), rng_(seed, 0) {}
 
   void start(int64_t pass) override {
-    flow_->start(pass);
+    flow().start(pass);
     buffer_.clear();
     rng_ = Rng(seed_, pass);
     read_ = 0;
     ended_ = false;
   }
 
-  std::optional<DataPoint> next() override {
-    fill();
-    if (buffer_.empty()) return std::nullopt;
-    std::swap(buffer_[rng_.below(buffer_.size())], buffer_.back());
-    DataPoint point = std::move(buffer_.back());
-    buffer_.pop_back();
-    return point;
-  }
-
   // Plays the game with numbers in place of datapoints first: those that would have been yielded
   // need not be read. Only where the size is known can that be told.
   int64_t skip(int64_t count) override {
-    const auto size = flow_->size();
-    if (!size) return DataFlow::skip(count);
+    const auto size = flow().size();
+    if (!size) return RowStage::skip(count);
     std::vector<int64_t> slots(buffer_.size());  // a place in the old buffer, or -1 - the number
     std::iota(slots.begin(), slots.end(), 0);    // of one still to be read
     int64_t skipped = 0;
@@ -53,12 +45,22 @@ class Shuffle final : public DataFlow {
     return skipped;
   }
 
-  std::optional<int64_t> size() const override { return flow_->size(); }
+  std::optional<int64_t> size() const override { return flow().size(); }
+
+ protected:
+  std::optional<Item> next_item() override {
+    fill();
+    if (buffer_.empty()) return std::nullopt;
+    std::swap(buffer_[rng_.below(buffer_.size())], buffer_.back());
+    Item item = std::move(buffer_.back());
+    buffer_.pop_back();
+    return item;
+  }
 
  private:
   // Makes the buffer that `slots` describes, having gone on to datapoint number `arrived`.
   void read_into(const std::vector<int64_t>& slots, int64_t arrived) {
-    std::vector<DataPoint> buffer(slots.size());
+    std::vector<Item> buffer(slots.size());
     std::map<int64_t, size_t> wanted;  // by the order in which they come
     for (size_t i = 0; i < slots.size(); ++i) {
       if (slots[i] >= 0) {
@@ -69,9 +71,9 @@ class Shuffle final : public DataFlow {
     }
     for (const auto& [number, slot] : wanted) {
       skip_to(number);
-      auto point = flow_->next();
-      check_size(point.has_value());
-      buffer[slot] = std::move(*point);
+      auto item = read();
+      check_size(item.has_value());
+      buffer[slot] = std::move(*item);
       ++read_;
     }
     skip_to(arrived);
@@ -79,7 +81,7 @@ class Shuffle final : public DataFlow {
   }
 
   void skip_to(int64_t number) {
-    const int64_t skipped = flow_->skip(number - read_);
+    const int64_t skipped = flow().skip(number - read_);
     check_size(skipped == number - read_);
     read_ = number;
   }
@@ -88,14 +90,14 @@ class Shuffle final : public DataFlow {
     TP_CHECK(is_right, "shuffle",
              "a pass of the flow has ended before the {} datapoints that its size() says. Correct "
              "size(), or leave it out.",
-             *flow_->size());
+             *flow().size());
   }
 
   void fill() {
     while (!ended_ && std::ssize(buffer_) < buffer_size_) {
-      auto point = flow_->next();
-      if (point) {
-        buffer_.push_back(std::move(*point));
+      auto item = read();
+      if (item) {
+        buffer_.push_back(std::move(*item));
         ++read_;
       } else {
         ended_ = true;
@@ -103,11 +105,10 @@ class Shuffle final : public DataFlow {
     }
   }
 
-  DataFlowPtr flow_;
   int64_t buffer_size_;
   uint64_t seed_;
   Rng rng_;
-  std::vector<DataPoint> buffer_;
+  std::vector<Item> buffer_;
   int64_t read_ = 0;  // of the pass
   bool ended_ = false;
 };

@@ -38,9 +38,7 @@ std::string class_name(const DataFlow& flow) {
 class Metered final : public DataFlow, public detail::RowSource {
  public:
   Metered(DataFlowPtr flow, detail::StatsPtr stats)
-      : flow_(std::move(flow)),
-        rows_(dynamic_cast<detail::RowSource*>(flow_.get())),
-        stats_(std::move(stats)) {}
+      : flow_(std::move(flow)), rows_(detail::row_source_of(*flow_)), stats_(std::move(stats)) {}
 
   void start(int64_t pass) override { flow_->start(pass); }
 
@@ -50,11 +48,22 @@ class Metered final : public DataFlow, public detail::RowSource {
     return flow_->next();
   }
 
-  bool has_rows() const { return rows_ != nullptr; }
+  bool has_rows() const override { return rows_ != nullptr; }
 
-  std::optional<DataPoint> next_rows(int64_t count) override {
+  std::optional<int64_t> next_row() override {
+    if (!is_sampling) return rows_->next_row();
     const detail::BusyScope busy(stats_->busy_ns);
-    return rows_->next_rows(count);
+    return rows_->next_row();
+  }
+
+  DataPoint row(int64_t number) const override {
+    const detail::BusyScope busy(stats_->busy_ns);
+    return rows_->row(number);
+  }
+
+  DataPoint stack_rows(const std::vector<int64_t>& numbers) const override {
+    const detail::BusyScope busy(stats_->busy_ns);
+    return rows_->stack_rows(numbers);
   }
 
   int64_t skip(int64_t count) override { return flow_->skip(count); }
@@ -64,7 +73,7 @@ class Metered final : public DataFlow, public detail::RowSource {
 
  private:
   DataFlowPtr flow_;
-  detail::RowSource* rows_;  // the flow itself, if it is one
+  detail::RowSource* rows_;  // the flow itself, if it has rows
   detail::StatsPtr stats_;
 };
 
@@ -120,9 +129,8 @@ StatsPtr meter(DataFlowPtr& flow, std::vector<StatsPtr> inputs) {
 }
 
 RowSource* row_source_of(DataFlow& flow) {
-  auto* metered = dynamic_cast<Metered*>(&flow);
-  if (metered && !metered->has_rows()) return nullptr;
-  return metered ? metered : dynamic_cast<RowSource*>(&flow);
+  auto* rows = dynamic_cast<RowSource*>(&flow);
+  return rows && rows->has_rows() ? rows : nullptr;
 }
 
 std::shared_ptr<const StageStats> stats_of(const DataFlow& flow) {

@@ -3,41 +3,42 @@
 
 #include <algorithm>
 
+#include "tensorpack/dataflow/detail/row_stage.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 namespace {
 
-class Take final : public DataFlow {
+class Take final : public detail::RowStage {
  public:
-  Take(DataFlowPtr flow, int64_t count) : flow_(std::move(flow)), count_(count), left_(count) {}
+  Take(DataFlowPtr flow, int64_t count) : RowStage(std::move(flow)), count_(count), left_(count) {}
 
   void start(int64_t pass) override {
-    flow_->start(pass);
+    flow().start(pass);
     left_ = count_;
   }
 
-  std::optional<DataPoint> next() override {
-    if (left_ == 0) return std::nullopt;
-    --left_;
-    return flow_->next();
-  }
-
   int64_t skip(int64_t count) override {
-    const int64_t skipped = flow_->skip(std::min(count, left_));
+    const int64_t skipped = flow().skip(std::min(count, left_));
     left_ -= skipped;
     return skipped;
   }
 
   // Of a flow that does not know its size, nobody knows whether it reaches `count`.
   std::optional<int64_t> size() const override {
-    const auto size = flow_->size();
+    const auto size = flow().size();
     if (!size) return std::nullopt;
     return std::min(*size, count_);
   }
 
+ protected:
+  std::optional<Item> next_item() override {
+    if (left_ == 0) return std::nullopt;
+    --left_;
+    return read();
+  }
+
  private:
-  DataFlowPtr flow_;
   int64_t count_;
   int64_t left_;
 };

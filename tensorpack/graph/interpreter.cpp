@@ -37,6 +37,17 @@ c10::IValue argument_value(const Argument& argument, const std::vector<c10::IVal
 
 }  // namespace
 
+std::vector<c10::IValue> make_slots(const Trace& trace, const std::vector<at::Tensor>& inputs) {
+  std::vector<c10::IValue> slots(trace.values.size());
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (trace.values[i].is_persistent()) slots[i] = trace.values[i].tensor;
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    slots[static_cast<size_t>(trace.inputs[i])] = inputs[i];
+  }
+  return slots;
+}
+
 void run_node(const Node& node, std::vector<c10::IValue>& slots) {
   c10::InferenceMode inference_mode;
   at::AutoDispatchBelowADInplaceOrView below_autograd;

@@ -51,6 +51,8 @@ class RandomWatch final : public OperatorWatch {
 }  // namespace
 
 at::Generator make_generator(c10::Device device, uint64_t seed) {
+  // What clone() of libtorch 1.13 returns is never freed, and others may draw from its original.
+  if (device.is_cpu()) return at::detail::createCPUGenerator(seed);
   at::Generator generator = at::globalContext().defaultGenerator(device).clone();
   generator.set_current_seed(seed);
   return generator;

@@ -37,7 +37,7 @@ class Copier {
   Staged stage(DataPoint batch) const {
     const c10::StreamGuard on_copy_stream(stream_);
     for (at::Tensor& tensor : batch) {
-      if (!tensor.device().is_cpu()) continue;
+      if (!tensor.defined() || !tensor.device().is_cpu()) continue;
       tensor = tensor.pin_memory().to(device_, tensor.scalar_type(), /*non_blocking=*/true);
     }
     auto arrival = std::make_unique<c10::Event>(device_.type());
@@ -49,7 +49,9 @@ class Copier {
   void hand_over(const Staged& staged) const {
     const c10::Stream stream = backend_.getStream(device_);
     staged.arrival->block(stream);
-    for (const at::Tensor& tensor : staged.batch) tensor.record_stream(stream);
+    for (const at::Tensor& tensor : staged.batch) {
+      if (tensor.defined()) tensor.record_stream(stream);
+    }
   }
 
   c10::Event mark() const {

@@ -47,6 +47,27 @@ at::Tensor grey(const at::Tensor& images) {
          0.114 * images.narrow(1, 2, 1);
 }
 
+// Each image's colours turned by an angle of its own: hue changes, saturation and value (of HSV) do
+// not. Hues are counted in sixths of the wheel, from red by green to blue.
+at::Tensor turn_hue(const at::Tensor& images, double degrees) {
+  const at::Tensor red = images.narrow(1, 0, 1);
+  const at::Tensor green = images.narrow(1, 1, 1);
+  const at::Tensor blue = images.narrow(1, 2, 1);
+  const at::Tensor value = images.amax(1, /*keepdim=*/true);
+  const at::Tensor chroma = value - images.amin(1, /*keepdim=*/true);
+  const at::Tensor divisor = chroma.masked_fill(chroma == 0, 1);  // grey has no hue to lose
+  const at::Tensor hue =
+      at::where(value == red, (green - blue) / divisor,
+                at::where(value == green, (blue - red) / divisor + 2, (red - green) / divisor + 4));
+  const at::Tensor turn = at::rand({images.size(0), 1, 1, 1}, images.options()) * 2 - 1;
+  const at::Tensor turned = hue + turn * (degrees / 60);
+  const auto channel = [&](double first) {
+    const at::Tensor distance = (turned + first).remainder(6);
+    return value - chroma * at::minimum(distance, 4 - distance).clamp(0, 1);
+  };
+  return at::cat({channel(5), channel(3), channel(1)}, 1);
+}
+
 at::Tensor clipped(const at::Tensor& images, const std::optional<double>& max) {
   return max ? images.clamp(0, *max) : images;
 }
@@ -65,6 +86,41 @@ at::Tensor draw_log_gamma(double shape, const at::TensorOptions& options) {
   const at::Tensor first = accepted.to(at::kInt).argmax(1, /*keepdim=*/true);
   const at::Tensor log_gamma = (d * v).log().gather(1, first).squeeze(1);
   return shape < 1 ? log_gamma + at::rand({2}, options).log() / shape : log_gamma;
+}
+
+// From Beta(alpha, alpha), a scalar. By logarithms: small alphas give numbers that are too small
+// for a double.
+at::Tensor draw_share(double alpha, const at::Tensor& images) {
+  const at::Tensor logs = draw_log_gamma(alpha, images.options().dtype(at::kDouble));
+  return (logs.select(0, 0) - logs.select(0, 1)).sigmoid();
+}
+
+void check_mixing(const char* where, const at::Tensor& images, const at::Tensor& labels,
+                  double alpha) {
+  TP_CHECK(images.dim() > 0 && at::isFloatingType(images.scalar_type()) && labels.dim() == 2 &&
+               at::isFloatingType(labels.scalar_type()) && labels.size(0) == images.size(0),
+           where,
+           "images {} [{}] and labels {} [{}] must both be of floating types, and labels be "
+           "[n, classes]. one_hot() makes them of integers.",
+           c10::toString(images.scalar_type()), fmt::join(images.sizes(), ", "),
+           c10::toString(labels.scalar_type()), fmt::join(labels.sizes(), ", "));
+  TP_CHECK(alpha > 0, where, "alpha must be positive, got {}.", alpha);
+}
+
+// The weighted mean of every row and the one before it.
+at::Tensor mix_with_previous(const at::Tensor& own, const at::Tensor& share) {
+  const at::Tensor weight = share.to(own.scalar_type());
+  return own * weight + own.roll(1, 0) * (1 - weight);
+}
+
+// Which of the places in one direction are in a rectangle of that part of the area.
+at::Tensor draw_span(int64_t edge, const at::Tensor& area) {
+  const auto integers = area.options().dtype(at::kLong);
+  const at::Tensor length = (area.sqrt() * static_cast<double>(edge)).to(at::kLong);
+  const at::Tensor begin =
+      at::randint(edge, {}, integers) - length.div(2, /*rounding_mode=*/"floor");
+  const at::Tensor places = at::arange(edge, integers);
+  return (places >= begin).logical_and(places < begin + length);
 }
 
 }  // namespace
@@ -106,11 +162,13 @@ at::Tensor normalize(const at::Tensor& images, const std::vector<double>& mean,
 
 at::Tensor color_jitter(const at::Tensor& images, RandomColorOptions options) {
   check_images("color_jitter", images);
-  TP_CHECK(options.brightness >= 0 && options.contrast >= 0 && options.saturation >= 0,
-           "color_jitter", "brightness {}, contrast {} and saturation {} must not be negative.",
-           options.brightness, options.contrast, options.saturation);
-  TP_CHECK(options.saturation == 0 || images.size(1) == 3, "color_jitter",
-           "saturation needs three colours, but images have {} channels.", images.size(1));
+  TP_CHECK(options.brightness >= 0 && options.contrast >= 0 && options.saturation >= 0 &&
+               options.hue >= 0,
+           "color_jitter",
+           "brightness {}, contrast {}, saturation {} and hue {} must not be negative.",
+           options.brightness, options.contrast, options.saturation, options.hue);
+  TP_CHECK((options.saturation == 0 && options.hue == 0) || images.size(1) == 3, "color_jitter",
+           "saturation and hue need three colours, but images have {} channels.", images.size(1));
   if (!is_training()) return images;
   at::Tensor result = images;
   if (options.brightness > 0) {
@@ -125,28 +183,30 @@ at::Tensor color_jitter(const at::Tensor& images, RandomColorOptions options) {
     result =
         clipped(base + (result - base) * draw_factors(result, options.saturation), options.max);
   }
+  if (options.hue > 0) result = clipped(turn_hue(result, options.hue), options.max);
   return result;
 }
 
 std::pair<at::Tensor, at::Tensor> mixup(const at::Tensor& images, const at::Tensor& labels,
                                         MixInTowerOptions options) {
-  TP_CHECK(images.dim() > 0 && at::isFloatingType(images.scalar_type()) && labels.dim() == 2 &&
-               at::isFloatingType(labels.scalar_type()) && labels.size(0) == images.size(0),
-           "mixup",
-           "images {} [{}] and labels {} [{}] must both be of floating types, and labels be "
-           "[n, classes]. one_hot() makes them of integers.",
-           c10::toString(images.scalar_type()), fmt::join(images.sizes(), ", "),
-           c10::toString(labels.scalar_type()), fmt::join(labels.sizes(), ", "));
-  TP_CHECK(options.alpha > 0, "mixup", "alpha must be positive, got {}.", options.alpha);
+  check_mixing("mixup", images, labels, options.alpha);
   if (!is_training()) return {images, labels};
-  // By logarithms: small alphas give numbers that are too small for a double.
-  const at::Tensor logs = draw_log_gamma(options.alpha, images.options().dtype(at::kDouble));
-  const at::Tensor share = (logs.select(0, 0) - logs.select(0, 1)).sigmoid();
-  const auto mix = [&](const at::Tensor& own) {
-    const at::Tensor weight = share.to(own.scalar_type());
-    return own * weight + own.roll(1, 0) * (1 - weight);
-  };
-  return {mix(images), mix(labels)};
+  const at::Tensor share = draw_share(options.alpha, images);
+  return {mix_with_previous(images, share), mix_with_previous(labels, share)};
+}
+
+std::pair<at::Tensor, at::Tensor> cutmix(const at::Tensor& images, const at::Tensor& labels,
+                                         CutMixInTowerOptions options) {
+  check_images("cutmix", images);
+  check_mixing("cutmix", images, labels, options.alpha);
+  if (!is_training()) return {images, labels};
+  const at::Tensor area = 1 - draw_share(options.alpha, images);
+  const at::Tensor rows = draw_span(images.size(kRows), area);
+  const at::Tensor columns = draw_span(images.size(kColumns), area);
+  const at::Tensor cut = rows.unsqueeze(1).logical_and(columns);
+  // What was cut off at the edge counts as the image's own.
+  const at::Tensor share = 1 - cut.to(at::kDouble).mean();
+  return {at::where(cut, images.roll(1, 0), images), mix_with_previous(labels, share)};
 }
 
 }  // namespace tensorpack

@@ -42,15 +42,22 @@ struct RandomColorOptions {
   double brightness = 0;
   double contrast = 0;
   double saturation = 0;  ///< needs three channels, red, green and blue
+  /// Colours are turned on their wheel (of HSV) by an angle in [-hue, hue], in degrees; 0 leaves it
+  /// out. Needs three channels too.
+  double hue = 0;
   /// Results are kept in 0..max, if there is one.
   std::optional<double> max = {};
 };
 
-/// Changes brightness, then contrast, then saturation.
+/// Changes brightness, then contrast, then saturation, then hue.
 at::Tensor color_jitter(const at::Tensor& images, RandomColorOptions options);
 
 struct MixInTowerOptions {
   double alpha = 0.2;  ///< the share of an image's own is drawn from Beta(alpha, alpha)
+};
+
+struct CutMixInTowerOptions {
+  double alpha = 1;  ///< the area of an image's own is drawn from Beta(alpha, alpha)
 };
 
 /// Mixup: every image becomes the weighted mean of itself and the one before it in the batch, with
@@ -58,5 +65,10 @@ struct MixInTowerOptions {
 /// one_hot() makes them.
 std::pair<at::Tensor, at::Tensor> mixup(const at::Tensor& images, const at::Tensor& labels,
                                         MixInTowerOptions options = {});
+
+/// CutMix: a rectangle of every image, the same for the batch, comes from the one before it. Labels
+/// are mixed by the area, as those of mixup().
+std::pair<at::Tensor, at::Tensor> cutmix(const at::Tensor& images, const at::Tensor& labels,
+                                         CutMixInTowerOptions options = {});
 
 }  // namespace tensorpack

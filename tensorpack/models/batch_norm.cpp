@@ -109,6 +109,11 @@ at::Tensor normalize_by_batch(const at::Tensor& input, Normalization n,
   if (options.sync_statistics && *options.sync_statistics) {
     return normalize_across_towers(input, n, *options.sync_statistics);
   }
+  TP_CHECK(
+      input.numel() != input.size(1), detail::layer_place("BatchNorm"),
+      "an input of shape [{}] has one value per channel: normalized by itself, it is always 0. "
+      "Train with larger batches, and without a last one of 1.",
+      fmt::join(input.sizes(), ", "));
   return normalize(input, n, /*use_batch_statistics=*/true);
 }
 

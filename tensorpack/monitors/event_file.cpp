@@ -7,6 +7,7 @@
 #include "tensorpack/utils/crc32c.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
+#include "tensorpack/utils/protobuf_reader.h"
 
 namespace tensorpack {
 namespace {
@@ -52,18 +53,6 @@ ProtoWriter event_at(int64_t step) {
   event.number(1, std::chrono::duration<double>(now).count());
   event.integer(2, step);
   return event;
-}
-
-// Takes a number of seven bits a byte off the front; false at the end of the bytes.
-bool take_varint(std::string_view& bytes, uint64_t& value) {
-  value = 0;
-  for (int shift = 0; shift < 64 && !bytes.empty(); shift += 7) {
-    const auto byte = static_cast<uint8_t>(bytes.front());
-    bytes.remove_prefix(1);
-    value |= static_cast<uint64_t>(byte & 0x7F) << shift;
-    if (byte < 0x80) return true;
-  }
-  return false;
 }
 
 }  // namespace
@@ -116,29 +105,10 @@ std::vector<std::string> read_events(const fs::path& path) {
 }
 
 int64_t step_of_event(std::string_view event) {
-  constexpr uint64_t kStep = 2;
-  uint64_t tag = 0, value = 0;
-  while (take_varint(event, tag)) {
-    switch (tag & 7) {
-      case 0:
-        if (!take_varint(event, value)) return 0;
-        if (tag >> 3 == kStep) return static_cast<int64_t>(value);
-        break;
-      case 1:
-        value = 8;
-        break;
-      case 2:
-        if (!take_varint(event, value)) return 0;
-        break;
-      case 5:
-        value = 4;
-        break;
-      default:
-        return 0;
-    }
-    if ((tag & 7) == 0) continue;
-    if (value > event.size()) return 0;
-    event.remove_prefix(value);
+  constexpr int64_t kStep = 2;
+  ProtoReader reader(event);
+  while (const auto field = reader.next()) {
+    if (field->number == kStep) return static_cast<int64_t>(field->integer);
   }
   return 0;
 }

@@ -36,12 +36,12 @@ std::string describe_literal_difference(const Node& before, const Node& now) {
   return "";
 }
 
+}  // namespace
+
 std::string place_of(const Node& node, size_t index) {
   return fmt::format("node {}, {}{}", index, node.op_name(),
                      node.scope.empty() ? "" : " in scope '" + node.scope + "'");
 }
-
-}  // namespace
 
 std::vector<at::Tensor> copies_on(c10::Device device, const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> copies;
@@ -73,12 +73,7 @@ std::string difference_in_results(c10::Device device, const Trace& trace,
                                   const Recording& recording,
                                   const std::vector<at::Tensor>& inputs) {
   const Unwatched unwatched;
-  std::vector<c10::IValue> slots(trace.values.size());
-  for (size_t i = 0; i < trace.values.size(); ++i) {
-    if (trace.values[i].is_persistent()) slots[i] = trace.values[i].tensor;
-  }
-  const std::vector<at::Tensor> bound = copies_on(device, inputs);
-  for (size_t i = 0; i < bound.size(); ++i) slots[trace.inputs[i]] = bound[i];
+  std::vector<c10::IValue> slots = make_slots(trace, copies_on(device, inputs));
   for (size_t i = 0; i < trace.nodes.size(); ++i) {
     const Node& node = trace.nodes[i];
     run_node(node, slots);

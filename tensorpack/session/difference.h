@@ -13,6 +13,9 @@ namespace tensorpack {
 /// Copies of the tensors on a device, even of those that are there.
 std::vector<at::Tensor> copies_on(c10::Device device, const std::vector<at::Tensor>& tensors);
 
+/// "node 3, aten::add.Tensor in scope 'fc'"
+std::string place_of(const Node& node, size_t index);
+
 /// Where the function did something else than when it was recorded, and what; "" if it did the
 /// same.
 std::string difference_in_structure(const Trace& before, const Trace& now);

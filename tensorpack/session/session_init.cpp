@@ -95,6 +95,22 @@ void check_complete(const Unmatched& missing, const Unmatched& unused) {
            missing.all().size(), join(missing.all()), unused.all().size(), join(unused.all()));
 }
 
+// Values of which the graph has not even one are those of another model.
+void check_same_model(const Graph& graph, const Unmatched& missing, const Unmatched& unused,
+                      const RestoreOptions& options) {
+  const auto& variables = graph.variables().all();
+  const auto weights =
+      std::count_if(variables.begin(), variables.end(), [&](const Variable& variable) {
+        return variable.is_saved() && variable.role != VariableRole::kGlobal &&
+               !contains(options.ignore, variable.name);
+      });
+  TP_CHECK(
+      weights == 0 || unused.weights.empty() || std::ssize(missing.weights) < weights, "restore",
+      "this is of another model: it has {}, and this one has {}. Load what this model saved, or "
+      "translate the names (RestoreOptions::names).",
+      join(unused.weights), join(missing.weights));
+}
+
 void tell(const Unmatched& missing, const Unmatched& unused) {
   if (!missing.weights.empty()) {
     log::warning("{} variables of the graph are not in what is restored and keep their values: {}.",
@@ -137,6 +153,7 @@ void restore(Graph& graph, const NamedTensors& given, const std::set<std::string
   if (options.names.empty()) unused = unused_values(graph, values, training_only, options);
   const Unmatched missing = missing_values(graph, values, options);
   if (options.strict) check_complete(missing, unused);
+  check_same_model(graph, missing, unused, options);
   for (const Variable& variable : graph.variables().all()) {
     const auto found = values.find(variable.name);
     if (found == values.end() || !variable.is_saved() || contains(options.ignore, variable.name)) {

@@ -12,6 +12,7 @@
 #include "tensorpack/graph/interpreter.h"
 #include "tensorpack/graph/record_op.h"
 #include "tensorpack/graph/state_guard.h"
+#include "tensorpack/session/difference.h"
 #include "tensorpack/session/lowering.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/thread_frame.h"
@@ -201,13 +202,7 @@ std::vector<OperatorTime> time_operators(Session& session, const Op& op,
   std::vector<std::vector<double>> seconds(trace.nodes.size());
   for (int repetition = -1; repetition < repetitions; ++repetition) {  // -1 warms up
     guard.restore();
-    std::vector<c10::IValue> slots(trace.values.size());
-    for (size_t i = 0; i < slots.size(); ++i) {
-      if (trace.values[i].is_persistent()) slots[i] = trace.values[i].tensor;
-    }
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      slots[static_cast<size_t>(trace.inputs[i])] = inputs[i].clone();
-    }
+    std::vector<c10::IValue> slots = make_slots(trace, copies_on(op.device(), inputs));
     for (size_t i = 0; i < trace.nodes.size(); ++i) {
       const Timer timer;
       run_node(trace.nodes[i], slots);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "tensorpack/graph/checksum.h"
 #include "tensorpack/graph/host_copy.h"
@@ -15,6 +16,7 @@
 #include "tensorpack/session/comparison.h"
 #include "tensorpack/session/difference.h"
 #include "tensorpack/session/kernel_settings.h"
+#include "tensorpack/session/side_by_side.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -64,8 +66,9 @@ class HostWrites {
 
 // On what function and program disagree, and where the function did something else.
 struct Disagreement {
-  std::string what = {};   // empty if they agree
-  std::string where = {};  // empty if only the results differ
+  std::string what = {};         // empty if they agree
+  std::string where = {};        // empty if only the results differ
+  std::string replacement = {};  // an operator of the program that is not what it replaced
 };
 
 class Verification {
@@ -123,9 +126,54 @@ class Verification {
 
     found.where = difference_in_structure(program_.recorded, record().recording.trace);
     if (!found.where.empty()) return found;
+    if (op_.device().is_cpu()) {
+      const std::optional<std::string> difference =
+          difference_in_operators(suspects, function, program, start);
+      guard_.restore();
+      if (difference == "") return {};
+      found.replacement = difference.value_or("");
+    }
     suspects = beyond_rounding(std::move(suspects), function, program, start, noise, *runner);
     found.what = suspects.empty() ? "" : describe(suspects[0]);
     return found;
+  }
+
+  // The first operator of the program that is wrong; "" if all are right, and with them the
+  // program. Nothing if that cannot be told. See Note [Side by side].
+  std::optional<std::string> difference_in_operators(const Suspects& suspects,
+                                                     const Outcome& function,
+                                                     const Outcome& program,
+                                                     const NamedTensors& start) const {
+    const PhaseLog phase(op_.name(), op_.device(), "comparing operators");
+    // The program must do what its operators do, and those what the function's do. Kernels of the
+    // CPU repeat themselves: but for the kernels, nothing differs by rounding.
+    const auto alone = run_nodes(program_.optimized, suspects);
+    if (!alone || !differences(alone->outcome, program, start).empty()) return std::nullopt;
+    Trace plain = program_.recorded;
+    Lowering(FusionOptions::none()).optimize(op_, plain, program_.fetches);
+    const auto reference = run_nodes(plain, suspects);
+    if (!reference || !differences(function, reference->outcome, start).empty()) {
+      return std::nullopt;
+    }
+    return reference->difference;
+  }
+
+  struct NodeByNode {
+    Outcome outcome = {};
+    std::string difference = {};
+  };
+  // A trace, with the program's operators beside its own. Of the results, those with these names.
+  std::optional<NodeByNode> run_nodes(const Trace& trace, const Suspects& names) const {
+    set_up(/*offset=*/0);
+    const Unwatched unwatched;
+    const auto run = run_side_by_side(trace, program_.optimized, copies_on(op_.device(), inputs_),
+                                      program_.fetches);
+    if (!run) return std::nullopt;
+    Outcome outcome{.variables = written_variables()};
+    for (size_t i = 0; i < run->outputs.size(); ++i) {
+      outcome.outputs.emplace(program_.fetches[i], run->outputs[i]);
+    }
+    return NodeByNode{kept(part_of(outcome, names)), run->difference};
   }
 
   // Those of the differences that rounding does not explain.
@@ -288,9 +336,9 @@ class Verification {
   [[noreturn]] void fail(const Disagreement& found) const {
     TP_CHECK(!found.where.empty(), "verify '" + op_.name() + "'",
              "the program and the function disagree on {} for another batch, though every recorded "
-             "operator agrees: what the library made of them is wrong. Please report it; "
+             "operator agrees: what the library made of them is wrong{}. Please report it; "
              "ExecutorKind::kEager runs without.",
-             found.what);
+             found.what, found.replacement.empty() ? "" : ", first at " + found.replacement);
     throw make_error(
         "verify '" + op_.name() + "'",
         "the recorded program and the function disagree on {} for another batch; first at {}. "

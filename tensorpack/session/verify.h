@@ -9,7 +9,8 @@
 // What one batch does not show another may: programs are compared again at a few later steps, on
 // the batch of the step. The program is the one that will run: lowered for the same fetches, by the
 // same lowering, and run until it is settled, captured if it will be captured (see Note [One
-// lowering]). Exchanges with other towers are not bound meanwhile: a tower is verified alone.
+// lowering]). Kernels of ours may round differently: see Note [Side by side]. Exchanges with other
+// towers are not bound meanwhile: a tower is verified alone.
 #pragma once
 
 #include <string>

@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/train/unused_losses.h"
 #include "tensorpack/utils/error.h"
@@ -12,7 +13,7 @@
 namespace tensorpack {
 namespace {
 
-// What the tower function returned, checked to be one scalar, and named "cost" if it has no name.
+// What the tower function returned, checked to be one scalar.
 at::Tensor cost_of(TowerContext& tower) {
   const std::vector<at::Tensor>& outputs = tower.outputs();
   TP_CHECK(outputs.size() == 1, "setup_graph",
@@ -28,8 +29,18 @@ at::Tensor cost_of(TowerContext& tower) {
     log::warning_once("{} regularization losses are not part of the cost: {}. Add them to it.",
                       unused.size(), join(unused, ", "));
   }
-  if (call.name_of(cost).empty() && !call.named_tensors().contains("cost")) named("cost", cost);
   return cost;
+}
+
+// The name under which callbacks find the cost, in whichever scope the tower function named it.
+std::string name_cost(const CallScope& call, const at::Tensor& cost) {
+  if (!call.named_tensors().contains("cost")) named("cost", cost);
+  if (call.named_tensors().at("cost").is_same(cost)) return "cost";
+  const std::string name = call.name_of(cost);
+  if (!name.empty()) return name;
+  const VariableScope scope("minimize");  // what the user calls "cost" is a part of it
+  named("cost", cost);
+  return VariableScope::path_of("cost");
 }
 
 }  // namespace
@@ -47,9 +58,17 @@ HyperParams SingleCostTrainer::hyper_params() const {
   return optimizer_ ? optimizer_->hyper_params() : HyperParams();
 }
 
+std::vector<std::string> SingleCostTrainer::cost_names() const {
+  return cost_name_ ? std::vector{*cost_name_} : TowerTrainer::cost_names();
+}
+
 Op SingleCostTrainer::define_update() {
-  return define("train_op", [optimizer = optimizer_](TowerContext& tower) {
-    minimize(*optimizer, cost_of(tower));
+  cost_name_ = std::make_shared<std::string>();
+  return define("train_op", [optimizer = optimizer_, name = cost_name_](TowerContext& tower) {
+    const at::Tensor cost = cost_of(tower);
+    const std::string cost_name = name_cost(tower.call(), cost);
+    if (name->empty()) *name = cost_name;
+    minimize(*optimizer, cost);
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,8 @@ class SingleCostTrainer : public TowerTrainer {
 
   /// Those of the optimizer.
   HyperParams hyper_params() const override;
+  /// What the tower function returned: "cost" unless that is the name of another tensor.
+  std::vector<std::string> cost_names() const override;
 
  protected:
   /// Sets train_op from the towers: by default to the update of each.
@@ -33,7 +36,8 @@ class SingleCostTrainer : public TowerTrainer {
   Op define_update();
 
  private:
-  std::shared_ptr<Optimizer> optimizer_;  // shared with the op
+  std::shared_ptr<Optimizer> optimizer_;    // shared with the op
+  std::shared_ptr<std::string> cost_name_;  // set when the op is defined
 };
 
 /// One tower, one device: computes the gradients and applies them.

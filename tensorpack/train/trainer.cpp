@@ -252,6 +252,10 @@ void Trainer::main_loop(const TrainOptions& options) {
 }
 
 void Trainer::run_epochs(const SignalWatch& signals) {
+  if (loop_.starting_epoch > loop_.max_epoch) {
+    log::warning("There is nothing to train: it would begin with epoch {}, and max_epoch is {}.",
+                 loop_.starting_epoch, loop_.max_epoch);
+  }
   SharedMachine machine;
   for (int64_t epoch = loop_.starting_epoch; epoch <= loop_.max_epoch; ++epoch) {
     loop_.epoch_num = epoch;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Getting at a training that runs: InjectShell, SessionRunTimeout, StartProcOrThread.
 #include <gmock/gmock.h>
+#include <sys/wait.h>
 
 #include <atomic>
 #include <csignal>
@@ -82,6 +83,11 @@ TEST_F(InjectShellTest, TheSignalAsksForTheTerminal) {
   EXPECT_EQ(trainer_.global_step(), 6);
 }
 
+// Whether it is in what stdout_of() has got so far.
+bool was_printed(const std::string& text) {
+  return read_file("/proc/self/fd/1").find(text) != std::string::npos;
+}
+
 TEST(SessionRunTimeoutTest, AStepThatHangsIsReportedWithWhatItWaitsFor) {
   FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 1});
   const std::string text = stdout_of([&] {
@@ -90,7 +96,7 @@ TEST(SessionRunTimeoutTest, AStepThatHangsIsReportedWithWhatItWaitsFor) {
     const Op slow =
         Op::group("slow", {Op::host("sleep", [&] {
                     const RunActivity activity(RunPhase::kInput, trainer.graph().ops()[0]);
-                    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+                    while (!was_printed("SessionRunTimeout")) std::this_thread::yield();
                   })});
     trainer.hooked_sess().run(slow);
     trainer.callbacks().after_train();
@@ -149,17 +155,16 @@ TEST(StartProcOrThreadTest, AProcessIsEndedWithTheTraining) {
 }
 
 TEST(StartProcOrThreadTest, AProcessThatFailsIsAnErrorInTheLog) {
-  const TempDir dir;
-  const auto file = dir / "ending";
   FakeTrainer trainer;
   const std::string text = stdout_of([&] {
-    trainer.train(
-        {StartProcOrThread("touch " + file.string() + "; exit 3"), ActAt("trigger_step", 0, [&] {
-           while (!std::filesystem::exists(file)) std::this_thread::yield();
-           std::this_thread::sleep_for(std::chrono::milliseconds(200));
-         })});
+    trainer.train({ActAt("trigger_step", 0,
+                         [] {
+                           siginfo_t ended;
+                           EXPECT_EQ(waitid(P_ALL, 0, &ended, WEXITED | WNOWAIT), 0);
+                         }),
+                   StartProcOrThread("exit 3")});
   });
-  EXPECT_THAT(text, HasSubstr("exit 3' ended with status 3"));
+  EXPECT_THAT(text, HasSubstr("'exit 3' ended with status 3"));
   EXPECT_THROW(StartProcOrThread(""), Error);
 }
 

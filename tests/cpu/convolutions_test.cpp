@@ -7,6 +7,7 @@
 
 #include <limits>
 
+#include "tensorpack/cpu/kernels/plain_convolution.h"
 #include "tensorpack/cpu/kernels/weight_gradient.h"
 #include "tensorpack/cpu/kernels/winograd.h"
 #include "tensorpack/cpu/passes/passes.h"
@@ -125,12 +126,38 @@ INSTANTIATE_TEST_SUITE_P(Sizes, WinogradTest,
                                          Case{1, 16, 3, 3, 16, {0, 0}},
                                          Case{7, 32, 17, 15, 32, {0, 2}}));
 
-TEST_F(WinogradTest, NanSpoilsWhatItWouldAndNoMoreThanItsTiles) {
-  at::Tensor x = at::ones({1, 32, 32, 32});
-  x[0][5][8][8] = std::numeric_limits<float>::quiet_NaN();
-  const at::Tensor y = winograd(x, at::ones({32, 32, 3, 3}), {}, {1, 1});
-  EXPECT_TRUE(y.slice(2, 7, 10).slice(3, 7, 10).isnan().all().item<bool>());
-  EXPECT_LE(y.isnan().sum().item<int64_t>(), 32 * 64);  // four tiles of every channel
+// In a corner of a tile, in the filters and in a gradient.
+TEST_F(WinogradTest, NanAndInfinityReachWhatTheyReachInLibtorch) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const Padding padding = {1, 1};
+  for (const float value : {infinity, std::numeric_limits<float>::quiet_NaN()}) {
+    at::Tensor x = channels_last(at::ones({1, 32, 16, 16}));
+    const at::Tensor w = channels_last(at::ones({32, 32, 3, 3}));
+    const at::Tensor clean = at::ones_like(x);
+    x[0][5][8][8] = value;
+    EXPECT_TRUE(at::allclose(winograd(x, w, {}, padding), plain_convolution(x, w, {}, padding),
+                             1e-5, 0, /*equal_nan=*/true));
+    EXPECT_TRUE(at::allclose(winograd_input_gradient(x, w, x.sizes(), padding),
+                             plain_input_gradient(x, w, x.sizes(), padding), 1e-5, 0,
+                             /*equal_nan=*/true));
+    EXPECT_TRUE(at::allclose(winograd_weight_gradient(clean, x, padding),
+                             plain_weight_gradient(clean, x, w.sizes(), padding), 1e-5, 0,
+                             /*equal_nan=*/true));
+    EXPECT_TRUE(winograd_weight_gradient(clean, x, padding)[0][4].isfinite().all().item<bool>());
+  }
+}
+
+// Adam would make a step of what rounding leaves.
+TEST_F(WinogradTest, TheGradientOfAWeightIsZeroWhereNoPixelMeetsAGradient) {
+  at::manual_seed(3);
+  const at::Tensor pixels = at::randn({16, 32, 14, 14}) * (at::rand({16, 1, 14, 14}) < 0.02);
+  const at::Tensor gradients = at::randn({16, 32, 14, 14}) * (at::rand({16, 32, 14, 14}) < 0.02);
+  const at::Tensor x = channels_last(pixels), grad = channels_last(gradients);
+  const at::Tensor expected = plain_weight_gradient(grad, x, {32, 32, 3, 3}, {1, 1});
+  const at::Tensor is_zero = expected == 0;
+  ASSERT_GT(is_zero.sum().item<int64_t>(), 500);
+  EXPECT_TRUE(
+      (winograd_weight_gradient(grad, x, {1, 1}) == 0).masked_select(is_zero).all().item<bool>());
 }
 
 TEST_F(WinogradTest, FitsWhatIsWorthIt) {

@@ -90,6 +90,21 @@ TEST(BatchTest, DifferentShapesNameComponentShapesAndIndex) {
                                          HasSubstr("[3, 2] in datapoint 2"))));
 }
 
+TEST(BatchTest, AnErrorTellsWhereInThePassTheBatchBegins) {
+  for (const std::optional<double> padding : {std::optional<double>(), std::optional(0.0)}) {
+    const auto flow = numbers(10) | map([](DataPoint p) {
+                        return p[0].item<int64_t>() == 8 ? DataPoint{p[0], p[0]} : p;
+                      }) |
+                      batch(3, {.padding = padding});
+    flow->start(1);
+    EXPECT_TRUE(flow->next());
+    EXPECT_EQ(flow->skip(1), 1);
+    EXPECT_THAT([&] { flow->next(); },
+                ThrowsMessage<Error>(AllOf(HasSubstr("datapoint 2 has 2"),
+                                           HasSubstr("begins with datapoint 6 of the pass"))));
+  }
+}
+
 TEST(BatchTest, DifferentTypesAndCountsAreErrors) {
   const auto types = FromList({{torch::ones({1})}, {torch::ones({1}, torch::kLong)}}) | batch(2);
   EXPECT_THAT([&] { types->next(); },

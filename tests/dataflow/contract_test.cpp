@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
+#include <vector>
 
 #include "tensorpack/dataflow/batch.h"
 #include "tensorpack/dataflow/cache.h"
@@ -18,6 +19,7 @@
 #include "tensorpack/dataflow/shuffle.h"
 #include "tensorpack/dataflow/take.h"
 #include "tests/dataflow/numbers.h"
+#include "tests/support/leftovers.h"
 
 namespace tensorpack::test {
 namespace {
@@ -77,39 +79,66 @@ DataFlowPtr open(const DataPoint& point) { return numbers(point[0].item<int64_t>
 
 int64_t parity(const DataPoint& point) { return point[0].item<int64_t>() % 2; }
 
-INSTANTIATE_TEST_SUITE_P(
-    Threads, DataFlowContractTest,
-    testing::Values(
-        Case{"Prefetch", [] { return numbers(9) | shuffle({.seed = 1}) | prefetch(3); }},
-        Case{"PrefetchOfOne", [] { return numbers(9) | prefetch(1); }},
-        Case{"PrefetchForever", [] { return numbers(4) | repeat() | prefetch(3); }},
-        Case{"ParallelMap", [] { return numbers(9) | parallel_map(add_one, {.threads = 3}); }},
-        Case{"ParallelMapThatDrops",
-             [] { return numbers(9) | parallel_map(keep_even, {.threads = 3}); }},
-        Case{"RandomParallelMap",
-             [] { return numbers(9) | parallel_map(jitter, {.threads = 3, .seed = 1}); }},
-        Case{"MapAndBatch",
-             [] { return numbers(10) | map_and_batch(jitter, 3, {.threads = 3, .seed = 1}); }},
-        Case{"MapAndBatchWithRemainder",
-             [] {
-               return numbers(10) | map_and_batch(add_one, 3, {.threads = 3, .remainder = true});
-             }},
-        Case{"MapAndBatchThatDrops",
-             [] { return numbers(10) | map_and_batch(keep_even, 2, {.threads = 3}); }},
-        Case{"Interleave", [] { return numbers(6) | interleave(open, {.cycle = 2}); }},
-        Case{"InterleaveWithoutThreads",
-             [] { return numbers(6) | interleave(open, {.cycle = 3, .prefetch = 0}); }},
-        Case{"Copies",
-             [] {
-               return run_multiple_copies(
-                   [](int64_t copy) { return numbers(5) | shuffle({.seed = copy}); });
-             }},
-        Case{"Nested",
-             [] {
-               return numbers(20) | prefetch(2) | parallel_map(jitter, {.threads = 2, .seed = 1}) |
-                      prefetch(3) | map_and_batch(add_one, 4, {.threads = 2}) | prefetch(1);
-             }}),
-    [](const auto& info) { return info.param.name; });
+// Their threads come and go with passes: nothing of them may stay.
+class ThreadsContractTest : public testing::TestWithParam<Case> {};
+
+TEST_P(ThreadsContractTest, ManyStartsAndStopsLeaveNothingBehind) {
+  const Leftovers leftovers;
+  for (int64_t i = 0; i < 150; ++i) {
+    const auto flow = GetParam().make();
+    for (int64_t pass = 0; pass < 5; ++pass) {
+      flow->start(pass);
+      collect(*flow, (i + pass) % 6);
+    }
+  }
+  leftovers.expect_none();
+}
+
+std::vector<Case> stages_with_threads() {
+  return {Case{"Prefetch", [] { return numbers(9) | shuffle({.seed = 1}) | prefetch(3); }},
+          Case{"PrefetchOfOne", [] { return numbers(9) | prefetch(1); }},
+          Case{"PrefetchForever", [] { return numbers(4) | repeat() | prefetch(3); }},
+          Case{"ParallelMap", [] { return numbers(9) | parallel_map(add_one, {.threads = 3}); }},
+          Case{"ParallelMapThatDrops",
+               [] { return numbers(9) | parallel_map(keep_even, {.threads = 3}); }},
+          Case{"RandomParallelMap",
+               [] { return numbers(9) | parallel_map(jitter, {.threads = 3, .seed = 1}); }},
+          Case{"MapAndBatch",
+               [] { return numbers(10) | map_and_batch(jitter, 3, {.threads = 3, .seed = 1}); }},
+          Case{"MapAndBatchWithRemainder",
+               [] {
+                 return numbers(10) | map_and_batch(add_one, 3, {.threads = 3, .remainder = true});
+               }},
+          Case{"MapAndBatchThatDrops",
+               [] { return numbers(10) | map_and_batch(keep_even, 2, {.threads = 3}); }},
+          Case{"Interleave", [] { return numbers(6) | interleave(open, {.cycle = 2}); }},
+          Case{"InterleaveWithoutThreads",
+               [] { return numbers(6) | interleave(open, {.cycle = 3, .prefetch = 0}); }},
+          Case{"Copies",
+               [] {
+                 return run_multiple_copies(
+                     [](int64_t copy) { return numbers(5) | shuffle({.seed = copy}); });
+               }},
+          Case{"Nested",
+               [] {
+                 return numbers(20) | prefetch(2) |
+                        parallel_map(jitter, {.threads = 2, .seed = 1}) | prefetch(3) |
+                        map_and_batch(add_one, 4, {.threads = 2}) | prefetch(1);
+               }},
+          Case{"FillBatch", [] {
+                 const auto fill = [](DataPoint point, Rng& rng, const at::Tensor& row) {
+                   row.fill_(point[0] + static_cast<int64_t>(rng.below(100)));
+                   return point;
+                 };
+                 return numbers(10) | fill_batch({.shape = {2}, .dtype = torch::kLong}, fill, 3,
+                                                 {.threads = 3, .seed = 1});
+               }}};
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, DataFlowContractTest, testing::ValuesIn(stages_with_threads()),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Threads, ThreadsContractTest, testing::ValuesIn(stages_with_threads()),
+                         [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     MoreStages, DataFlowContractTest,

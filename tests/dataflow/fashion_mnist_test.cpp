@@ -107,11 +107,7 @@ TEST(FashionMnistTest, KeepsTheContract) {
     return std::make_unique<FashionMnist>("train",
                                           FashionMnistOptions{.dir = dir.path(), .seed = 1});
   };
-  expect_passes_repeat(make);
-  expect_restarts_in_mid_pass(make);
-  expect_true_size(make);
-  expect_skips_as_if_read(make);
-  expect_destroyed_cleanly(make);
+  expect_keeps_the_contract(make);
   expect_movable(FashionMnist("train", {.dir = dir.path(), .seed = 1}));
 }
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of datapoints: what is written comes back, and damage is found and named.
-#include <gmock/gmock.h>
-
 #include <filesystem>
 
 #include "tensorpack/dataflow/batch.h"
@@ -14,17 +12,12 @@
 #include "tensorpack/dataflow/value.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
+#include "tests/dataflow/matchers.h"
 #include "tests/dataflow/numbers.h"
 #include "tests/support/capture.h"
 
 namespace tensorpack::test {
 namespace {
-
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::SizeIs;
-using testing::ThrowsMessage;
 
 // All types, empty and scalar shapes, not contiguous, conjugated.
 DataPoint everything() {
@@ -86,7 +79,7 @@ TEST(SerializeTest, DamagedHeadersNeverReadBeyondTheEnd) {
   }
   std::string other = whole;
   other[4] = 9;
-  EXPECT_THAT([&] { deserialize(other); }, ThrowsMessage<Error>(HasSubstr("version 9")));
+  EXPECT_ERROR(deserialize(other), "version 9");
 }
 
 class FormatsTest : public testing::Test {
@@ -148,12 +141,11 @@ TEST_F(FormatsTest, TFRecordWithAWrongChecksumNamesFileAndOffset) {
 TEST_F(FormatsTest, TFRecordThatIsCutOffOrHasNoLengthIsAnError) {
   save_tfrecord(*ragged(3), dir_ / "a");
   cut("a", 3);
-  EXPECT_THAT([&] { TFRecords(dir_ / "a"); }, ThrowsMessage<Error>(HasSubstr("is cut off")));
+  EXPECT_ERROR(TFRecords(dir_ / "a"), "is cut off");
   save_tfrecord(*ragged(3), dir_ / "b");
   damage("b", 0);
-  EXPECT_THAT([&] { TFRecords(dir_ / "b"); },
-              ThrowsMessage<Error>(HasSubstr("wrong checksum at offset 0")));
-  EXPECT_THAT([&] { TFRecords(dir_ / "none"); }, ThrowsMessage<Error>(HasSubstr("cannot open")));
+  EXPECT_ERROR(TFRecords(dir_ / "b"), "wrong checksum at offset 0");
+  EXPECT_ERROR(TFRecords(dir_ / "none"), "cannot open");
 }
 
 #ifdef TENSORPACK_HAS_LMDB
@@ -170,8 +162,7 @@ TEST_F(FormatsTest, LmdbComesBack) {
     expect_true_size(make);
     expect_skips_as_if_read(make);
   }
-  EXPECT_THAT([&] { save_lmdb(*ragged(1), dir_ / "a"); },
-              ThrowsMessage<Error>(HasSubstr("already")));
+  EXPECT_ERROR(save_lmdb(*ragged(1), dir_ / "a"), "already");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir_.path()), {}), 1)
       << "something was left behind";
 }
@@ -185,8 +176,8 @@ TEST_F(FormatsTest, LmdbRecordsHaveTheirKeys) {
 
 TEST_F(FormatsTest, LmdbThatIsNoneIsAnError) {
   write_file_atomically(dir_ / "a", std::string(8192, 'x'));
-  EXPECT_THAT([&] { LmdbData(dir_ / "a"); }, ThrowsMessage<Error>(HasSubstr("cannot open")));
-  EXPECT_THAT([&] { LmdbData(dir_ / "none"); }, ThrowsMessage<Error>(HasSubstr("there is no")));
+  EXPECT_ERROR(LmdbData(dir_ / "a"), "cannot open");
+  EXPECT_ERROR(LmdbData(dir_ / "none"), "there is no");
   const auto fails =
       numbers(3) | map([](DataPoint) -> DataPoint { throw std::runtime_error("x"); });
   EXPECT_THROW(save_lmdb(*fails, dir_ / "b"), std::runtime_error);
@@ -210,17 +201,11 @@ TEST_F(FormatsTest, Hdf5ComesBack) {
 TEST_F(FormatsTest, Hdf5ErrorsNameTheFile) {
   auto flow = numbers(3);
   save_hdf5(flow, dir_ / "a", {"x"});
-  EXPECT_THAT([&] { read_hdf5(dir_ / "a", {"y"}); },
-              ThrowsMessage<Error>(HasSubstr("there is no data set 'y' in")));
+  EXPECT_ERROR(read_hdf5(dir_ / "a", {"y"}), "there is no data set 'y' in");
   cut("a", 100);
-  EXPECT_THAT([&] { read_hdf5(dir_ / "a", {"x"}); },
-              ThrowsMessage<Error>(HasSubstr((dir_ / "a").string())));
+  EXPECT_ERROR(read_hdf5(dir_ / "a", {"x"}), (dir_ / "a").string());
   flow.start(0);
-  EXPECT_THAT(
-      [&] {
-        save_hdf5(flow, dir_ / "b", {"x", "y"});
-      },
-      ThrowsMessage<Error>(HasSubstr("1 components, but there are 2 names")));
+  EXPECT_ERROR(save_hdf5(flow, dir_ / "b", {"x", "y"}), "1 components, but there are 2 names");
 }
 
 #endif
@@ -234,11 +219,8 @@ TEST(FromTensorsTest, YieldsRows) {
   expect_true_size(make);
   expect_skips_as_if_read(make);
   EXPECT_TRUE(same(*make()->next(), {torch::tensor({0, 1}), torch::tensor(0)}));
-  EXPECT_THAT(
-      [] {
-        FromTensors({torch::ones({2}), torch::ones({3})});
-      },
-      ThrowsMessage<Error>(HasSubstr("tensor 0 has 2 rows and tensor 1 has 3")));
+  EXPECT_ERROR(FromTensors({torch::ones({2}), torch::ones({3})}),
+               "tensor 0 has 2 rows and tensor 1 has 3");
 }
 
 }  // namespace

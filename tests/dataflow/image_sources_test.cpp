@@ -18,6 +18,7 @@
 #include "tensorpack/dataflow/value.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/png.h"
+#include "tensorpack/utils/protobuf.h"
 #include "tests/dataflow/jpeg_writer.h"
 #include "tests/dataflow/numbers.h"
 #include "tests/support/throws.h"
@@ -32,14 +33,6 @@ using testing::ThrowsMessage;
 using torch::Tensor;
 
 namespace fs = std::filesystem;
-
-void expect_keeps_the_contract(const MakeDataFlow& make) {
-  expect_passes_repeat(make);
-  expect_restarts_in_mid_pass(make);
-  expect_true_size(make);
-  expect_skips_as_if_read(make);
-  expect_destroyed_cleanly(make);
-}
 
 void write(const fs::path& path, const std::string& bytes) {
   fs::create_directories(path.parent_path());
@@ -160,6 +153,40 @@ TEST_F(ILSVRCTest, MetadataHasNamesAndLists) {
   EXPECT_ERROR(ILSVRCMeta(dir_ / "none"), "caffe_ilsvrc12.tar.gz");
 }
 
+// A BlobProto of 3 x 2 x 2 numbers, blue before green before red.
+std::string mean_of_two_by_two() {
+  const std::vector<float> numbers = {1, 2, 3, 4, 10, 20, 30, 40, 100, 101, 102, 103};
+  ProtoWriter blob;
+  blob.integer(1, 1);
+  blob.integer(2, 3);
+  blob.integer(3, 2);
+  blob.integer(4, 2);
+  blob.string(5, {reinterpret_cast<const char*>(numbers.data()), 4 * numbers.size()});
+  return blob.bytes();
+}
+
+TEST_F(ILSVRCTest, MetadataHasTheMeanImage) {
+  const ILSVRCMeta metadata(meta());
+  EXPECT_ERROR(metadata.per_pixel_mean(), "imagenet_mean.binaryproto");
+  const std::string whole = mean_of_two_by_two();
+  write(meta() / "imagenet_mean.binaryproto", whole);
+  const Tensor mean = metadata.per_pixel_mean();
+  EXPECT_EQ(mean.sizes(), (std::vector<int64_t>{2, 2, 3}));
+  EXPECT_TRUE(mean[0][1].equal(torch::tensor({101.F, 20.F, 2.F}))) << mean;
+  EXPECT_TRUE(metadata.per_pixel_mean(ImageColor::kBgr).flip({2}).equal(mean));
+  EXPECT_ERROR(metadata.per_pixel_mean(ImageColor::kGray), "three colours");
+  for (size_t size = 0; size < whole.size(); ++size) {
+    write(meta() / "imagenet_mean.binaryproto", whole.substr(0, size));
+    EXPECT_ERROR(metadata.per_pixel_mean(), "is no BlobProto of Caffe, or is cut off");
+  }
+  ProtoWriter other;
+  other.integer(2, 1'000'000'000'000);
+  other.integer(4, -1);
+  other.string(5, "12345678");
+  write(meta() / "imagenet_mean.binaryproto", other.bytes());
+  EXPECT_ERROR(metadata.per_pixel_mean(), "[1, 1000000000000, 1, -1], but 8 bytes");
+}
+
 TEST_F(ILSVRCTest, TrainingSetIsShuffledAndKeepsTheContract) {
   auto flow = ILSVRC12(dir_.path(), "train", options());
   auto got = labels(flow);
@@ -203,6 +230,9 @@ TEST(TinyImageNetTest, ReadsBothSets) {
   EXPECT_THAT(labels(train), ElementsAre(1, 0));
   auto val = TinyImageNet(dir.path(), "val");
   EXPECT_THAT(labels(val), ElementsAre(1));
+  expect_keeps_the_contract([&] {
+    return std::make_unique<TinyImageNet>(dir.path(), "train", TinyImageNetOptions{.seed = 1});
+  });
   write(dir / "val/val_annotations.txt", "val_0.JPEG\tn7\t0\n");
   EXPECT_ERROR(TinyImageNet(dir.path(), "val"), "names no class");
 }
@@ -321,6 +351,12 @@ TEST(CifarTest, ConvertsPngsWithAnImageInEachRow) {
   EXPECT_ERROR(convert_cifar10_pngs(dir / "png", dir / "bin"), "has 2 images, for which there are");
   write(dir / "png/test_lables.json", "{");
   EXPECT_ERROR(convert_cifar10_pngs(dir / "png", dir / "bin"), "test_lables.json");
+  write(dir / "png/test_lables.json", "{\"0\": 7}");
+  EXPECT_ERROR(convert_cifar10_pngs(dir / "png", dir / "bin"), "test_lables.json");
+  write(dir / "png/test_lables.json", "[7, \"8\"]");
+  EXPECT_ERROR(convert_cifar10_pngs(dir / "png", dir / "bin"), "test_lables.json");
+  write(dir / "png/test_lables.json", "[7, 10]");
+  EXPECT_ERROR(convert_cifar10_pngs(dir / "png", dir / "bin"), "label 1 is 10, not in 0..9");
 }
 #endif
 
@@ -332,6 +368,17 @@ TEST(MnistTest, ReadsFromItsFolder) {
   write(dir / "t10k-labels-idx1-ubyte", std::string("\0\0\x08\1\0\0\0\1\7", 9));
   auto flow = Mnist("test", {.dir = dir.path()});
   EXPECT_TRUE(same(collect(flow), {{torch::ones({28, 28}), torch::tensor(7)}}));
+}
+
+TEST(MnistTest, KeepsTheContract) {
+  const TempDir dir;
+  write(dir / "train-images-idx3-ubyte", std::string("\0\0\x08\3\0\0\0\3\0\0\0\x1c\0\0\0\x1c", 16) +
+                                             std::string(784, 1) + std::string(784, 2) +
+                                             std::string(784, 3));
+  write(dir / "train-labels-idx1-ubyte", std::string("\0\0\x08\1\0\0\0\3\7\5\3", 11));
+  expect_keeps_the_contract(
+      [&] { return std::make_unique<Mnist>("train", MnistOptions{.dir = dir.path(), .seed = 1}); });
+  expect_movable(Mnist("train", {.dir = dir.path(), .seed = 1}));
 }
 
 // --- MATLAB's format, by hand ---

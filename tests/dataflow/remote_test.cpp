@@ -4,9 +4,13 @@
 
 #ifdef TENSORPACK_HAS_ZEROMQ
 #include <gmock/gmock.h>
+#include <pthread.h>
 
 #include <atomic>
+#include <chrono>
+#include <csignal>
 #include <filesystem>
+#include <thread>
 
 #include "tensorpack/dataflow/map.h"
 #include "tensorpack/dataflow/prefetch.h"
@@ -15,6 +19,7 @@
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/stop_flag.h"
 #include "tests/dataflow/numbers.h"
+#include "tests/support/leftovers.h"
 
 namespace tensorpack::test {
 namespace {
@@ -35,6 +40,7 @@ class Sender {
                 send_dataflow_zmq(*flow, address, options);
               } catch (const Error& error) {
                 error_ = error.what();
+              } catch (...) {  // it is told to end while it waits for the flow
               }
             }) {}
   ~Sender() {
@@ -154,6 +160,29 @@ TEST_F(RemoteTest, OpenAddressesNeedKeys) {
 TEST_F(RemoteTest, SilenceIsAnErrorAfterTheTimeAsked) {
   RemoteDataZMQ flow({address()}, {.timeout_seconds = 0.05});
   EXPECT_THAT([&] { flow.next(); }, ThrowsMessage<Error>(HasSubstr("nothing came to")));
+}
+
+TEST_F(RemoteTest, ASignalDoesNotEndTheWaitWithAnError) {
+  const auto old_handler = std::signal(SIGUSR2, [](int) {});
+  auto flow = receiver();
+  std::thread consumer([&] { EXPECT_NO_THROW(flow.next()); });
+  for (int i = 0; i < 20; ++i) {
+    pthread_kill(consumer.native_handle(), SIGUSR2);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const Sender sender(numbers(1) | prefetch(1), address());
+  consumer.join();
+  std::signal(SIGUSR2, old_handler);
+}
+
+TEST_F(RemoteTest, ManySendersAndReceiversLeaveNothingBehind) {
+  const Leftovers leftovers;
+  for (int i = 0; i < 10; ++i) {
+    auto flow = receiver();
+    Sender sender(numbers(3) | prefetch(1), address());
+    EXPECT_THAT(values(flow, 1), ElementsAre(0));
+  }
+  leftovers.expect_none();
 }
 
 TEST_F(RemoteTest, AThreadThatWaitsForNobodyCanBeEnded) {

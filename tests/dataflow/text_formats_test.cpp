@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tables, archives and texts.
-#include <gmock/gmock.h>
-
 #include <cstdlib>
 #include <filesystem>
 
@@ -12,17 +10,12 @@
 #include "tensorpack/dataflow/value.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
+#include "tests/dataflow/matchers.h"
 #include "tests/dataflow/numbers.h"
 #include "tests/support/capture.h"
 
 namespace tensorpack::test {
 namespace {
-
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::SizeIs;
-using testing::ThrowsMessage;
 
 DataFlowPtr pairs(int64_t count) {
   return numbers(count) | map([](DataPoint p) {
@@ -78,10 +71,8 @@ TEST_F(TextFormatsTest, DamagedTarNamesFileAndOffset) {
               ThrowsMessage<Error>(AllOf(HasSubstr("is cut off"), HasSubstr("at offset 1536"))));
   std::string damaged = whole;
   damaged[512] = 'Z';
-  EXPECT_THAT([&] { read_all(file(damaged)); },
-              ThrowsMessage<Error>(HasSubstr("wrong checksum at offset 512")));
-  EXPECT_THAT([&] { TarShard(dir_ / "a.tar", {"png"}).next(); },
-              ThrowsMessage<Error>(HasSubstr("there is no '00000000.png'")));
+  EXPECT_ERROR(read_all(file(damaged)), "wrong checksum at offset 512");
+  EXPECT_ERROR(TarShard(dir_ / "a.tar", {"png"}).next(), "there is no '00000000.png'");
 }
 
 TEST_F(TextFormatsTest, CsvHasNumbersTextsAndQuotes) {
@@ -109,12 +100,10 @@ TEST_F(TextFormatsTest, CsvErrorsNameFileLineAndColumn) {
   CsvData tolerant(path, components, {.on_error = OnError::kSkip});
   const std::string log = stdout_of([&] { EXPECT_THAT(values(tolerant), ElementsAre(2, 6)); });
   EXPECT_THAT(log, HasSubstr("a line was left out, 1 so far"));
-  EXPECT_THAT([&] { CsvData(path, {{.columns = {"y"}}}); },
-              ThrowsMessage<Error>(HasSubstr("has no column 'y'. Known: x, label.")));
-  EXPECT_THAT([&] { CsvData(file("a\n\"open"), {{.columns = {"a"}}}).next(); },
-              ThrowsMessage<Error>(HasSubstr("quoted field that began in line 2")));
-  EXPECT_THAT([&] { CsvData(file(""), {{.columns = {"a"}}}); },
-              ThrowsMessage<Error>(HasSubstr("is empty")));
+  EXPECT_ERROR(CsvData(path, {{.columns = {"y"}}}), "has no column 'y'. Known: x, label.");
+  EXPECT_ERROR(CsvData(file("a\n\"open"), {{.columns = {"a"}}}).next(),
+               "quoted field that began in line 2");
+  EXPECT_ERROR(CsvData(file(""), {{.columns = {"a"}}}), "is empty");
 }
 
 TEST_F(TextFormatsTest, CsvWithoutHeaderCountsColumns) {
@@ -139,8 +128,7 @@ TEST(CharTokenizerTest, TextComesBack) {
   EXPECT_EQ(tokenizer.size(), 10);
   EXPECT_EQ(tokenizer.encode(text).size(0), 11);
   EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
-  EXPECT_THAT([&] { tokenizer.encode("abz"); },
-              ThrowsMessage<Error>(HasSubstr("the character 'z' at offset 2")));
+  EXPECT_ERROR(tokenizer.encode("abz"), "the character 'z' at offset 2");
 }
 
 TEST(BytePairTokenizerTest, MergesTheMostFrequentPairsFirst) {
@@ -164,8 +152,7 @@ TEST(BytePairTokenizerTest, AnyTextComesBackAlsoFromAFile) {
     EXPECT_TRUE(torch::equal(loaded.encode(text), tokenizer.encode(text)));
   }
   write_file_atomically(dir / "pairs", "byte-pairs 1\n1 2\n300 1\n");
-  EXPECT_THAT([&] { BytePairTokenizer::load(dir / "pairs"); },
-              ThrowsMessage<Error>(HasSubstr("line 3: the pair 300 1")));
+  EXPECT_ERROR(BytePairTokenizer::load(dir / "pairs"), "line 3: the pair 300 1");
 }
 
 TEST(TokenWindowsTest, TargetsAreTheNextTokens) {
@@ -178,8 +165,7 @@ TEST(TokenWindowsTest, TargetsAreTheNextTokens) {
   expect_true_size(make);
   expect_skips_as_if_read(make);
   EXPECT_EQ(TokenWindows(torch::arange(10), {.length = 3, .stride = 1}).size(), 7);
-  EXPECT_THAT([] { TokenWindows(torch::arange(3), {.length = 3}); },
-              ThrowsMessage<Error>(HasSubstr("too few")));
+  EXPECT_ERROR(TokenWindows(torch::arange(3), {.length = 3}), "too few");
 }
 
 }  // namespace

@@ -183,8 +183,20 @@ const std::vector<std::pair<const char*, Function>>& functions() {
        [](const Tensor& x) { return at::max_pool2d(x, 3, 2, 1) + at::avg_pool2d(x, 3, 2, 1); }},
       {"adaptive pooling",
        [](const Tensor& x) {
-         return at::adaptive_avg_pool2d(x, {4, 2});
+         return at::adaptive_avg_pool2d(x, {4, 2}) +
+                std::get<0>(at::adaptive_max_pool2d(x, {4, 2}));
        }},
+      {"adaptive pooling with uneven windows",
+       [](const Tensor& x) {
+         return at::adaptive_avg_pool2d(x, {3, 4}) +
+                std::get<0>(at::adaptive_max_pool2d(x, {3, 4}));
+       }},
+      {"adaptive pooling to more than there is",
+       [](const Tensor& x) {
+         return at::adaptive_avg_pool2d(x, {8, 9});
+       }},
+      {"cumulative sums",
+       [](const Tensor& x) { return x.cumsum(-1) + (4 * x).to(at::kInt).cumsum(1) + x.cumsum(0); }},
       {"batch norm", [](const Tensor& x) { return BatchNorm("bn", x); }},
       {"layer norm", [](const Tensor& x) { return LayerNorm("ln", x); }},
       {"group norm", [](const Tensor& x) { return GroupNorm("gn", x, {.groups = 2}); }},
@@ -242,19 +254,19 @@ auto exporting(Function function) {
 TEST(OnnxTest, AnOperatorWithoutAMappingIsNamedWithItsLayer) {
   EXPECT_THAT(exporting([](const Tensor& x) {
                 const VariableScope scope("strange");
-                return at::cumsum(x, 1);
+                return at::cumprod(x, 1);
               }),
-              ThrowsMessage<Error>(AllOf(HasSubstr("aten::cumsum in layer 'strange'"),
+              ThrowsMessage<Error>(AllOf(HasSubstr("aten::cumprod in layer 'strange'"),
                                          HasSubstr("no mapping to ONNX"))));
 }
 
 TEST(OnnxTest, AnArgumentWithoutAMappingIsNamedWithItsLayer) {
   EXPECT_THAT(exporting([](const Tensor& x) {
                 const VariableScope scope("pool");
-                return at::adaptive_avg_pool2d(x, {3, 2});
+                return at::avg_pool2d(x, 2, 2, 0, false, true, /*divisor_override=*/3);
               }),
-              ThrowsMessage<Error>(AllOf(HasSubstr("aten::_adaptive_avg_pool2d in layer 'pool'"),
-                                         HasSubstr("windows"))));
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("aten::avg_pool2d in layer 'pool'"), HasSubstr("divisor"))));
 }
 
 TEST(OnnxTest, WritesThroughAnotherViewAreRefused) {

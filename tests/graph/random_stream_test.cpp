@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
+#include <malloc.h>
 
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/graph.h"
@@ -35,6 +36,13 @@ TEST(RandomStreamTest, OperatorsDrawFromTheGeneratorOfTheScope) {
   const DrawFrom scope(make_generator(at::kCPU, 7));
   EXPECT_TRUE(at::equal(draw(), first));
   EXPECT_TRUE(at::equal(draw(), second));
+}
+
+TEST(RandomStreamTest, GeneratorsAreFreed) {
+  make_generator(at::kCPU, 1);
+  const size_t before = mallinfo2().uordblks;
+  for (uint64_t seed = 0; seed < 1000; ++seed) make_generator(at::kCPU, seed);
+  EXPECT_LT(mallinfo2().uordblks, before + 100'000) << "each takes more than 2,500 bytes";
 }
 
 TEST(RandomStreamTest, AGeneratorThatIsPassedWins) {

@@ -265,6 +265,12 @@ concept AnybodyMayAdd = requires(Store store) {
 };
 static_assert(!AnybodyMayAdd<VariableStore>);
 static_assert(!std::is_assignable_v<decltype((std::declval<Variable&>().tensor)), at::Tensor>);
+// Nobody but the graph, which knows whether it is final, adds a variable.
+template <typename Store>
+concept TakesVariables = requires(Store& store) {
+  store.add(Variable());
+};
+static_assert(!TakesVariables<VariableStore>);
 
 TEST(VariableStoreTest, AssignCopiesAndChecksTheShape) {
   Graph graph;

@@ -4,14 +4,22 @@
 
 #include <gmock/gmock.h>
 
+#include <latch>
+#include <stdexcept>
+#include <thread>
+#include <type_traits>
+
 #include "tensorpack/dataflow/batch.h"
+#include "tensorpack/dataflow/from_generator.h"
 #include "tensorpack/dataflow/map.h"
 #include "tensorpack/dataflow/shuffle.h"
 #include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/input_source/staging_input.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/stop_flag.h"
 #include "tests/dataflow/numbers.h"
+#include "tests/support/leftovers.h"
 
 namespace tensorpack::test {
 namespace {
@@ -66,10 +74,10 @@ std::vector<int64_t> read(InputSource& source, int64_t limit) {
 }
 
 DataFlowPtr fails_after(int64_t count) {
-  return numbers(100) | map([count](DataPoint p) {
-           if (p[0].item<int64_t>() == count) throw std::out_of_range("record 2 is corrupt");
-           return p;
-         });
+  return std::make_unique<FromGenerator>([count]() -> Generator<DataPoint> {
+    for (int64_t i = 0; i < count; ++i) co_yield datapoint(torch::scalar_tensor(i, torch::kLong));
+    throw std::out_of_range("record 2 is corrupt");
+  });
 }
 
 // A StagingInput that is made as the others are.
@@ -230,6 +238,34 @@ TYPED_TEST(InputSourceTest, IsDestroyedCleanlyAtAnyTime) {
     TypeParam source(numbers(3));
     source.reset_state();
     read(source, count);
+  }
+}
+
+TYPED_TEST(InputSourceTest, ManyStartsAndStopsLeaveNothingBehind) {
+  const Leftovers leftovers;
+  for (int64_t i = 0; i < 200; ++i) {
+    TypeParam source(numbers(3));
+    for (int64_t position = 0; position < 5; ++position) {
+      source.reset_state(position);
+      read(source, (i + position) % 4);
+    }
+  }
+  leftovers.expect_none();
+}
+
+// As a flow from elsewhere does whose senders are gone.
+TYPED_TEST(InputSourceTest, CanBeStoppedWhileItsFlowWaitsForDataThatNeverCome) {
+  if constexpr (!std::is_same_v<TypeParam, FeedInput>) {
+    std::latch waits(1);
+    TypeParam source(numbers(3) | map([&](DataPoint) -> DataPoint {
+                       waits.count_down();
+                       while (!stop_requested()) std::this_thread::yield();
+                       throw std::runtime_error("it was told to end");
+                     }));
+    source.reset_state();
+    waits.wait();
+    source.stop();
+    EXPECT_FALSE(source.next());
   }
 }
 

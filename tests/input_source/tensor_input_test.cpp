@@ -54,7 +54,8 @@ TEST(BatchQueueInputTest, MakesBatchesOfSingleDatapoints) {
 
 TEST(InputStatsTest, NamesTheSlowStageBehindTheQueue) {
   QueueInput source(numbers(100) | map([](DataPoint p) {
-                      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                      const bool is_timed = p[0].item<int64_t>() % detail::kSampleEvery == 0;
+                      std::this_thread::sleep_for(std::chrono::milliseconds(is_timed ? 100 : 0));
                       return p;
                     }));
   for (int i = 0; i < 20; ++i) source.next();

@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <optional>
 #include <set>
 
 #include "tensorpack/checkpoint/generator_state.h"
@@ -21,7 +23,7 @@ using at::Tensor;
 // All of them, one behind the other.
 std::pair<Tensor, Tensor> augment(const Tensor& images, const Tensor& labels) {
   Tensor x = random_flip(random_crop(images, {.padding = 2}));
-  x = color_jitter(x, {.brightness = 0.4, .contrast = 0.4, .saturation = 0.4, .max = 1});
+  x = color_jitter(x, {.brightness = 0.4, .contrast = 0.4, .saturation = 0.4, .hue = 20, .max = 1});
   x = normalize(x, {0.5, 0.4, 0.3}, {0.2, 0.3, 0.4});
   return mixup(x, tensorpack::one_hot(labels, 5).to(at::kFloat), {.alpha = 0.5});
 }
@@ -97,9 +99,15 @@ INSTANTIATE_TEST_SUITE_P(
          [](const Tensor& x, const Tensor& y) {
            return std::pair(color_jitter(x, {.brightness = 1, .contrast = 1, .saturation = 1}), y);
          }},
+        {"Hue", [](const Tensor& x,
+                   const Tensor& y) { return std::pair(color_jitter(x, {.hue = 90}), y); }},
         {"Mixup",
          [](const Tensor& x, const Tensor& y) {
            return mixup(x, tensorpack::one_hot(y, 5).to(at::kFloat));
+         }},
+        {"CutMix",
+         [](const Tensor& x, const Tensor& y) {
+           return cutmix(x, tensorpack::one_hot(y, 5).to(at::kFloat));
          }},
         {"All", augment},
     }),
@@ -143,6 +151,8 @@ TEST_F(AugmentTest, NothingChangesOutsideOfTraining) {
   const auto [images, labels] = mixup(x, at::eye(4));
   EXPECT_TRUE(images.equal(x));
   EXPECT_TRUE(labels.equal(at::eye(4)));
+  EXPECT_TRUE(color_jitter(x, {.hue = 90}).equal(x));
+  EXPECT_TRUE(cutmix(x, at::eye(4)).first.equal(x));
 }
 
 TEST_F(AugmentTest, CropTakesEachPlaceOfThePaddedImage) {
@@ -208,6 +218,69 @@ TEST_F(AugmentTest, JitterHasOneFactorForEachImage) {
   EXPECT_LE(color_jitter(x, {.brightness = 3, .max = 1}).max().item<float>(), 1);
 }
 
+// Of a colour: its hue in degrees, or nothing for grey.
+std::optional<double> hue_of(double r, double g, double b) {
+  const double value = std::max({r, g, b});
+  const double chroma = value - std::min({r, g, b});
+  if (chroma == 0) return std::nullopt;
+  const double hue = value == r   ? (g - b) / chroma
+                     : value == g ? (b - r) / chroma + 2
+                                  : (r - g) / chroma + 4;
+  return std::fmod(60 * hue + 360, 360);
+}
+
+TEST_F(AugmentTest, HueTurnsAllColoursOfAnImageByOneAngle) {
+  train();
+  const Tensor x = image_batch(3) * 255;
+  const Tensor y = color_jitter(x, {.hue = 50});
+  EXPECT_TRUE(y.amax(1).allclose(x.amax(1), 1e-4, 1e-2)) << "value";
+  EXPECT_TRUE(y.amin(1).allclose(x.amin(1), 1e-4, 1e-2)) << "and chroma stay";
+  std::set<int> angles;
+  for (int64_t n = 0; n < x.size(0); ++n) {
+    std::optional<double> angle;
+    for (int64_t pixel = 0; pixel < 48; ++pixel) {
+      const auto hue = [&](const Tensor& images) {
+        const Tensor color = images[n].flatten(1).select(1, pixel).to(at::kDouble);
+        return *hue_of(color[0].item<double>(), color[1].item<double>(), color[2].item<double>());
+      };
+      const double turned = std::remainder(hue(y) - hue(x), 360);
+      if (!angle) angle = turned;
+      EXPECT_NEAR(turned, *angle, 0.05);
+    }
+    EXPECT_LE(std::abs(*angle), 50.05);
+    angles.insert(static_cast<int>(std::round(*angle)));
+  }
+  EXPECT_EQ(angles.size(), 4U) << "one angle for each image";
+  const Tensor grey = at::full({1, 3, 2, 2}, 0.5);
+  EXPECT_TRUE(color_jitter(grey, {.hue = 180}).equal(grey));
+}
+
+TEST_F(AugmentTest, CutMixTakesARectangleFromTheImageBefore) {
+  train();
+  // Image i is full of i + 1.
+  const Tensor x = at::arange(1, 4, at::kFloat).reshape({3, 1, 1, 1}).expand({3, 2, 6, 8});
+  std::set<double> shares;
+  for (int i = 0; i < 200; ++i) {
+    const auto [images, labels] = cutmix(x, at::eye(3));
+    const Tensor cut = images[0][0] == 3;
+    for (int64_t n = 0; n < 3; ++n) {
+      const double before = n == 0 ? 3 : static_cast<double>(n);
+      const Tensor expected = at::where(cut, at::full({6, 8}, before, at::kFloat),
+                                        at::full({6, 8}, n + 1.0, at::kFloat));
+      EXPECT_TRUE(images[n].equal(expected.expand({2, 6, 8})));
+    }
+    const double share = 1 - cut.to(at::kDouble).mean().item<double>();
+    EXPECT_NEAR(labels[1][1].item<double>(), share, 1e-6);
+    EXPECT_NEAR(labels[1][0].item<double>(), 1 - share, 1e-6);
+    // A rectangle: every row of it has the same columns.
+    const Tensor columns = cut.any(0);
+    EXPECT_TRUE(cut.equal(cut.any(1).unsqueeze(1).logical_and(columns)));
+    shares.insert(share);
+  }
+  EXPECT_GT(shares.size(), 15U);
+  EXPECT_GT(*shares.rbegin() - *shares.begin(), 0.6);
+}
+
 TEST_F(AugmentTest, MixupMixesImagesAndLabelsAlike) {
   train();
   // Image i is full of its label.
@@ -241,6 +314,10 @@ TEST_F(AugmentTest, SaysWhatIsWrong) {
   EXPECT_ERROR(random_crop(at::zeros({1, 3, 4, 4}), {.padding = -1}), "got -1");
   EXPECT_ERROR(random_flip(at::zeros({1, 3, 4, 4}, at::kByte)), "Byte [1, 3, 4, 4]");
   EXPECT_ERROR(color_jitter(at::zeros({1, 1, 4, 4}), {.saturation = 1}), "three colours");
+  EXPECT_ERROR(color_jitter(at::zeros({1, 1, 4, 4}), {.hue = 1}), "three colours");
+  EXPECT_ERROR(color_jitter(at::zeros({1, 3, 4, 4}), {.hue = -1}), "hue -1 must not be negative");
+  EXPECT_ERROR(cutmix(at::zeros({2, 3}), at::eye(2)), "[n, channels, height, width]");
+  EXPECT_ERROR(cutmix(at::zeros({2, 3, 4, 4}), at::arange(2)), "one_hot() makes them");
   EXPECT_ERROR(mixup(at::zeros({2, 3}), at::arange(2)), "one_hot() makes them");
   EXPECT_ERROR(mixup(at::zeros({2, 3}), at::eye(2), {.alpha = 0}), "alpha must be positive");
 }

@@ -158,12 +158,45 @@ TEST_F(ModelCommandsTest, HelpShowsAnExample) {
   for (const char* command : {"ls", "show", "diff", "average", "convert"}) {
     EXPECT_THAT(output_, HasSubstr(std::string("tp ") + command));
   }
-  for (const char* command : {"ls", "show", "diff", "average", "convert"}) {
+  for (const char* command : {"ls", "show", "diff", "average", "convert", "export", "cifar10"}) {
     EXPECT_EQ(tp({command, "--help"}), 0);
     EXPECT_THAT(output_, HasSubstr("Example:"));
   }
-  EXPECT_EQ(tp_process({"completion", "--help"}), 0);
-  EXPECT_THAT(output_, HasSubstr("Example:"));
+  for (const char* command : {"completion", "launch", "watch"}) {
+    EXPECT_EQ(tp_process({command, "--help"}), 0);
+    EXPECT_THAT(output_, HasSubstr("Example:"));
+  }
+}
+
+TEST_F(ModelCommandsTest, WrongWordsAreAnErrorOfTheCommand) {
+  EXPECT_EQ(tp_process({}), 2);
+  EXPECT_THAT(output_, AllOf(HasSubstr("Usage: tp"), HasSubstr("tp ls train_log/mine")));
+  EXPECT_EQ(tp_process({"lss"}), 2);
+  EXPECT_THAT(output_, HasSubstr("tp: there is no command 'lss'. The commands are launch, ls, "));
+  EXPECT_EQ(tp_process({"launch"}), 2);
+  EXPECT_THAT(output_, HasSubstr("tp launch: command is required. See tp launch --help."));
+  EXPECT_EQ(tp({"diff", "model-100"}), 2);
+  EXPECT_EQ(output_, "tp diff: second is required. See tp diff --help.\n");
+  EXPECT_EQ(tp({"diff", "model-100", "model-200", "--tolerance", "-1"}), 2);
+  EXPECT_THAT(output_, HasSubstr("[tp diff] --tolerance is -1."));
+  EXPECT_EQ(tp({"show", "model-100", "--stat"}), 2);
+  EXPECT_THAT(output_, HasSubstr("--stat"));
+  EXPECT_EQ(tp({"show", "model-100", "no such name"}), 2);
+  EXPECT_THAT(output_, HasSubstr("no name of the 3 tensors in 'model-100' matches 'no such name'"));
+  EXPECT_EQ(tp({"average", ".", "-o", "x.safetensors"}), 2);
+  EXPECT_THAT(output_, HasSubstr("'.' alone has nothing to be averaged with"));
+}
+
+TEST_F(ModelCommandsTest, WeightsDoNotReplaceACheckpoint) {
+  const std::string before = read_file(dir_ / "model-100.safetensors");
+  EXPECT_EQ(tp({"convert", "model-100", "model-100.safetensors"}), 2);
+  EXPECT_THAT(output_, HasSubstr("'model-100.safetensors' is a checkpoint"));
+  EXPECT_EQ(tp({"average", "model-100", "model-200", "-o", "model-100.safetensors"}), 2);
+  EXPECT_THAT(output_, HasSubstr("'model-100.safetensors' is a checkpoint"));
+  EXPECT_EQ(read_file(dir_ / "model-100.safetensors"), before);
+  for (int i = 0; i < 2; ++i) {  // what holds weights alone may be written again
+    EXPECT_EQ(tp({"convert", "model-100", "x.safetensors"}), 0) << output_;
+  }
 }
 
 // What bash would offer for the word at the end of `line`.
@@ -179,7 +212,9 @@ TEST_F(ModelCommandsTest, BashCompletesCommandsOptionsAndFiles) {
   };
   EXPECT_EQ(complete("tp l"), "launch ls\n");
   EXPECT_EQ(complete("tp convert --na"), "--names\n");
+  EXPECT_EQ(complete("tp convert --f"), "--float32\n");
   EXPECT_EQ(complete("tp launch --max"), "--max-restarts\n");
+  EXPECT_EQ(complete("tp launch --ep"), "\n");  // which its example gives to another program
   EXPECT_EQ(complete("tp show model-1"), "model-100.safetensors\n");
 }
 

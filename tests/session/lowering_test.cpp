@@ -7,9 +7,11 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/library.h>
 
+#include <limits>
 #include <map>
 
 #include "tensorpack/session/program_executor.h"
+#include "tensorpack/session/verify.h"
 #include "tests/session/models.h"
 #include "tests/support/throws.h"
 #include "tests/support/wrong_runner.h"
@@ -61,9 +63,29 @@ at::Tensor sum_of_rows_backwards(const at::Tensor& x) {
   return sum;
 }
 
+at::Tensor exact_sum_of_rows(const at::Tensor& x) {
+  return x.to(at::kDouble).sum(0).to(x.scalar_type());
+}
+
+// Wrong, by a hundredth.
+at::Tensor sum_of_rows_without_last(const at::Tensor& x) { return x.slice(0, 0, -1).sum(0); }
+
+at::Tensor sum_of_rows_or_nan(const at::Tensor& x) {
+  at::Tensor sum = sum_of_rows_backwards(x);
+  sum[0] = std::numeric_limits<float>::quiet_NaN();
+  return sum;
+}
+
 TORCH_LIBRARY(tensorpack_lowering_test, library) {
   library.def("sum_of_rows(Tensor x) -> Tensor");
   library.impl("sum_of_rows", c10::DispatchKey::CPU, TORCH_FN(sum_of_rows));
+  library.def("exact_sum_of_rows(Tensor x) -> Tensor");
+  library.impl("exact_sum_of_rows", c10::DispatchKey::CPU, TORCH_FN(exact_sum_of_rows));
+  library.def("sum_of_rows_without_last(Tensor x) -> Tensor");
+  library.impl("sum_of_rows_without_last", c10::DispatchKey::CPU,
+               TORCH_FN(sum_of_rows_without_last));
+  library.def("sum_of_rows_or_nan(Tensor x) -> Tensor");
+  library.impl("sum_of_rows_or_nan", c10::DispatchKey::CPU, TORCH_FN(sum_of_rows_or_nan));
   library.def("sum_of_rows_backwards(Tensor x) -> Tensor");
   library.impl("sum_of_rows_backwards", c10::DispatchKey::CPU, TORCH_FN(sum_of_rows_backwards));
 }
@@ -91,7 +113,22 @@ class Replacing final : public Lowering {
 };
 
 const std::map<std::string, std::string> kOtherSums = {
-    {"tensorpack_lowering_test::sum_of_rows", "tensorpack_lowering_test::sum_of_rows_backwards"}};
+    {"tensorpack_lowering_test::sum_of_rows", "tensorpack_lowering_test::sum_of_rows_backwards"},
+    {"tensorpack_lowering_test::exact_sum_of_rows",
+     "tensorpack_lowering_test::sum_of_rows_backwards"}};
+
+// Other operators, and a runner that does not do what they do.
+class RoundingAndWrong final : public Lowering {
+ public:
+  void optimize(const Op& op, Trace& trace,
+                const std::vector<std::string>& fetches) const override {
+    Replacing(kOtherSums).optimize(op, trace, fetches);
+  }
+  std::unique_ptr<ProgramRunner> make_runner(
+      const Op& op, const Trace& trace, const std::vector<std::string>& fetches) const override {
+    return std::make_unique<WrongOnceSettled>(Lowering::make_runner(op, trace, fetches));
+  }
+};
 
 // A bias before a batch norm: its gradient is nothing but rounding, of which its update is the
 // sign.
@@ -110,6 +147,27 @@ Op define_bias_before_norm(Graph& graph) {
     bias.sub_(sum.call(gradients[1]).sign(), 1e-3);
     return {{"cost", cost}};
   });
+}
+
+// A gradient of which two numbers are zero, but for rounding. An update goes by their sign, and a
+// maximum by which of the two is larger.
+Op define_sign_of_sum(Graph& graph) {
+  return define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
+    const at::Tensor weight = get_variable("weight", {3}, init::ones());
+    static const auto sum = find_op("tensorpack_lowering_test::exact_sum_of_rows")
+                                .typed<at::Tensor(const at::Tensor&)>();
+    at::NoGradGuard no_grad;
+    const at::Tensor gradient = sum.call(x);
+    weight.sub_(gradient.sign(), 1e-3);
+    return {{"largest", gradient.slice(0, 0, 2).argmax().to(at::kFloat)}};
+  });
+}
+
+at::Tensor rows_that_cancel() {
+  const at::Tensor half = at::randn({50, 3}, at::detail::createCPUGenerator(1));
+  const at::Tensor rows = at::cat({half, -half.flip(0).roll(7, 0)});
+  rows.select(1, 2).fill_(1);
+  return rows;
 }
 
 at::Tensor many_rows() { return at::randn({100, 3}, at::detail::createCPUGenerator(1)); }
@@ -165,6 +223,36 @@ TEST(LoweringTest, WhatIsWrongIsFoundBesideWhatIsNothingButRounding) {
   wrong.emplace("aten::tanh_backward", "aten::sigmoid_backward");
   ProgramExecutor executor(graph, {}, std::make_unique<Replacing>(wrong));
   EXPECT_ERROR(executor.prepare(op, {many_rows()}, {"cost"}), "disagree on the variable 'weight'");
+}
+
+TEST(LoweringTest, AProgramMayRoundWhatAnotherOperatorMagnifies) {
+  const at::Tensor rows = rows_that_cancel(), verified = another_batch({rows})[0];
+  ASSERT_TRUE(at::equal(exact_sum_of_rows(verified).slice(0, 0, 2), at::zeros({2})));
+  ASSERT_FALSE(at::equal(sum_of_rows_backwards(verified).slice(0, 0, 2), at::zeros({2})));
+  Graph graph;
+  const Op op = define_sign_of_sum(graph);
+  ProgramExecutor executor(graph, {}, std::make_unique<Replacing>(kOtherSums));
+  executor.prepare(op, {rows}, {"largest"});
+}
+
+TEST(LoweringTest, AnOperatorThatIsWrongIsFoundAndNamed) {
+  for (const std::string wrong : {"sum_of_rows_without_last", "sum_of_rows_or_nan"}) {
+    Graph graph;
+    const Op op = define_sign_of_sum(graph);
+    const std::string name = "tensorpack_lowering_test::" + wrong;
+    ProgramExecutor executor(graph, {},
+                             std::make_unique<Replacing>(std::map<std::string, std::string>{
+                                 {"tensorpack_lowering_test::exact_sum_of_rows", name}}));
+    EXPECT_ERROR(executor.prepare(op, {rows_that_cancel()}, {"largest"}),
+                 "what the library made of them is wrong, first at node 0, " + name);
+  }
+}
+
+TEST(LoweringTest, ARunnerThatGoesWrongIsFoundThoughItsOperatorsRound) {
+  Graph graph;
+  const Op op = define_sign_of_sum(graph);
+  ProgramExecutor executor(graph, {}, std::make_unique<RoundingAndWrong>());
+  EXPECT_ERROR(executor.prepare(op, {rows_that_cancel()}, {"largest"}), "disagree on the ");
 }
 
 TEST(LoweringTest, FailedPreparationLeavesVariablesAsTheyWere) {

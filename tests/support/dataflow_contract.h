@@ -122,4 +122,13 @@ void expect_movable(Flow flow) {
   EXPECT_TRUE(same(rest.back(), whole.back()));
 }
 
+/// All of it, for flows whose size is known.
+inline void expect_keeps_the_contract(const MakeDataFlow& make) {
+  expect_passes_repeat(make);
+  expect_restarts_in_mid_pass(make);
+  expect_true_size(make);
+  expect_skips_as_if_read(make);
+  expect_destroyed_cleanly(make);
+}
+
 }  // namespace tensorpack::test

@@ -2,15 +2,20 @@
 // What a newcomer may do wrong, and what must not be wrong in silence.
 #include <gmock/gmock.h>
 
+#include <limits>
+
+#include "tensorpack/callbacks/check_numerics.h"
 #include "tensorpack/callbacks/inference_runner.h"
 #include "tensorpack/callbacks/inference_stats.h"
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/callbacks/stop_at_nan.h"
 #include "tensorpack/checkpoint/checkpoint_directory.h"
+#include "tensorpack/dataflow/from_generator.h"
 #include "tensorpack/dataflow/shuffle.h"
 #include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/input_source/staging_input.h"
+#include "tensorpack/models/batch_norm.h"
 #include "tensorpack/session/session_init.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/tower/tower_variable.h"
@@ -221,6 +226,112 @@ TEST(SharpEdgesTest, ACostThatIsNotFiniteIsToldOnceIfItMayGoOn) {
   const size_t first = log.find("[StopAtNaN] 'cost' is ");
   ASSERT_NE(first, std::string::npos);
   EXPECT_EQ(log.find("[StopAtNaN]", first + 1), std::string::npos);
+}
+
+using CostFunction = at::Tensor (*)(const at::Tensor&, const at::Tensor&);
+
+void diverge(CostFunction cost, OwnedList<Callback> callbacks) {
+  SimpleTrainer trainer;
+  trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), cost, SGD({.lr = 1e6}));
+  trainer.train(diverging(std::move(callbacks)));
+}
+
+TEST(SharpEdgesTest, ACostThatIsNamedInAScopeIsFound) {
+  const CostFunction cost = [](const at::Tensor& x, const at::Tensor& y) {
+    const VariableScope scope("head");
+    return linear_cost(x, y);
+  };
+  EXPECT_ERROR(diverge(cost, {StopAtNaN()}), "[StopAtNaN] 'cost' is ");
+  EXPECT_ERROR(diverge(cost, {CheckNumerics()}), "[CheckNumerics] 'cost' is ");
+}
+
+TEST(SharpEdgesTest, WhatIsMinimisedIsLookedAtNotAPartOfItThatIsCalledCost) {
+  const CostFunction unnamed = [](const at::Tensor& x, const at::Tensor& y) {
+    return linear_cost(x, y) + get_variable("v", {}).log();
+  };
+  const CostFunction with_a_name = [](const at::Tensor& x, const at::Tensor& y) {
+    return named("total", linear_cost(x, y) * std::numeric_limits<float>::infinity());
+  };
+  EXPECT_ERROR(diverge(unnamed, {StopAtNaN()}), "[StopAtNaN] 'minimize/cost' is ");
+  EXPECT_ERROR(diverge(with_a_name, {StopAtNaN()}), "[StopAtNaN] 'total' is inf at global_step 1");
+}
+
+TEST(SharpEdgesTest, ACostThatNobodyLooksAtIsToldBeforeTheFirstStep) {
+  const auto log_of = [](OwnedList<Callback> callbacks) {
+    return stdout_of([&] {
+      SimpleTrainer trainer;
+      trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), linear_cost, SGD({.lr = 0.1}));
+      trainer.train({.callbacks = std::move(callbacks), .steps_per_epoch = 1, .max_epoch = 1});
+    });
+  };
+  const std::string log =
+      log_of({StopAtNaN({.tensor = "costs"}), CheckNumerics({.tensor = "prediction"})});
+  EXPECT_THAT(log, testing::ContainsRegex("StopAtNaN. nobody looks .* no step gives a scalar "
+                                          "'costs'.*cost.*Epoch 1 "));
+  EXPECT_THAT(log, testing::HasSubstr("[CheckNumerics] nobody looks"));
+  EXPECT_THAT(log_of({StopAtNaN(), CheckNumerics()}), testing::Not(testing::HasSubstr("WRN")));
+}
+
+TEST(SharpEdgesTest, ACheckpointOfAnotherModelIsAnError) {
+  SimpleTrainer trainer;
+  trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), linear_cost, SGD({.lr = 0.1}));
+  EXPECT_ERROR(trainer.train({.session_init = DictRestore({{"fc/W", at::zeros({})}}),
+                              .steps_per_epoch = 1,
+                              .max_epoch = 1}),
+               "this is of another model: it has fc/W, and this one has ");
+}
+
+TEST(SharpEdgesTest, ATrainingWithoutAnEpochIsTold) {
+  SimpleTrainer trainer;
+  trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), linear_cost, SGD({.lr = 0.1}));
+  const std::string log = stdout_of(
+      [&] { trainer.train({.steps_per_epoch = 1, .starting_epoch = 3, .max_epoch = 2}); });
+  EXPECT_THAT(log, testing::HasSubstr("There is nothing to train: it would begin with epoch 3"));
+}
+
+TEST(SharpEdgesTest, ValidationThatDoesNotEndIsTold) {
+  const auto forever = [] {
+    return FromGenerator([]() -> Generator<DataPoint> {
+      const at::Tensor x = at::zeros(2);
+      const at::Tensor y = at::zeros(2);
+      for (int i = 0; i < 10'000; ++i) co_yield datapoint(x, y);
+      throw StopTraining("nobody waits longer");
+    });
+  };
+  SimpleTrainer trainer;
+  trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), linear_cost, SGD({.lr = 0.1}));
+  const std::string log = stdout_of([&] {
+    trainer.train({.callbacks = {InferenceRunner(forever(), {ScalarStats({"cost"})})},
+                   .steps_per_epoch = 1,
+                   .max_epoch = 1});
+  });
+  EXPECT_THAT(log, testing::HasSubstr("has given 10000 datapoints and has not ended"));
+}
+
+TEST(SharpEdgesTest, AGeneratorThatWritesToWhatItYieldedIsAnError) {
+  SimpleTrainer trainer;
+  const auto one_buffer = []() -> Generator<DataPoint> {
+    at::Tensor x = at::zeros(2);
+    for (int i = 0; i < 10; ++i) {
+      x.fill_(i);
+      co_yield datapoint(x, x);
+    }
+  };
+  trainer.setup_graph(linear_inputs(), QueueInput(FromGenerator(one_buffer)), linear_cost,
+                      SGD({.lr = 0.1}));
+  EXPECT_ERROR(trainer.train({.steps_per_epoch = 10, .max_epoch = 1}),
+               "[FromGenerator] component 0 was written to after it was yielded");
+}
+
+TEST(SharpEdgesTest, BatchNormOfOneValueIsAnError) {
+  SimpleTrainer trainer;
+  const auto cost = [](const at::Tensor& x, const at::Tensor& y) {
+    return linear_cost(BatchNorm("bn", x.unsqueeze(1)).squeeze(1), y);
+  };
+  trainer.setup_graph(linear_inputs(), FeedInput(FromList({{at::ones({1}), at::ones({1})}})), cost,
+                      SGD({.lr = 0.1}));
+  EXPECT_ERROR(trainer.train({.steps_per_epoch = 1, .max_epoch = 1}),
+               "an input of shape [1, 1] has one value per channel");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "tensorpack/cpu/kernels/vectors.h"
 
@@ -20,6 +21,9 @@ constexpr int64_t kRows = 6;     // and rows
 // Tiles that are worked on together: what is made of them stays in the cache, and the filters are
 // read once for them.
 constexpr int64_t kBlock = 96;
+// A gradient of a filter that is less than this share of what it is the sum of is rounding. It must
+// be zero where a sum of products is: Adam makes a step of the smallest gradient.
+constexpr float kRounding = 0x1p-22F;
 
 // How far apart the numbers of two points lie: by a line more than they need, because the same
 // number of all points would compete for one place of the cache if they lay a power of two apart.
@@ -42,6 +46,21 @@ struct Transformed {
   float* at(int64_t t, int64_t channel) const {
     return data + t * tile + channel / kPanel * panel + channel % kPanel;
   }
+};
+
+// Notices infinities and NaN among what is stored, on any thread.
+class FiniteCheck {
+ public:
+  // Given a sum of `stored * 0`.
+  [[gnu::target("avx2,fma")]] void see(const Vector& zeros) {
+    for (int64_t i = 0; i < kWidth; ++i) {
+      if (zeros[i] != 0) is_finite_ = false;  // NaN
+    }
+  }
+  bool is_finite() const { return is_finite_; }
+
+ private:
+  std::atomic<bool> is_finite_ = true;
 };
 
 // ---- one direction of each transform, in place of 6, 4 or 3 vectors `step` apart
@@ -108,6 +127,22 @@ struct Transformed {
   u[2 * step] = a + b * (1.F / 6) + u5;
 }
 
+// What transform_filter_gradient() adds up, without its signs.
+[[gnu::target("avx2,fma"), gnu::always_inline]] inline void bound_filter_gradient(Vector* u,
+                                                                                  int64_t step) {
+  const Vector a = (u[step] + u[2 * step]) * (1.F / 6), b = u[3 * step] + u[4 * step];
+  u[0] = u[0] * 0.25F + a + b * (1.F / 24);
+  u[step] = a + b * (1.F / 12);
+  u[2 * step] = a + b * (1.F / 6) + u[5 * step];
+}
+
+// Both directions: of a square of From by From vectors one of To by To, in rows of kInputs.
+template <int64_t From, int64_t To, void (*Transform)(Vector*, int64_t)>
+[[gnu::target("avx2,fma"), gnu::always_inline]] inline void transform_square(Vector* square) {
+  for (int64_t i = 0; i < From; ++i) Transform(square + i, kInputs);
+  for (int64_t i = 0; i < To; ++i) Transform(square + i * kInputs, 1);
+}
+
 // ---- tiles
 
 struct Place {
@@ -148,41 +183,31 @@ template <int64_t Size>
   }
 }
 
-// Inputs of a convolution: squares of 6x6.
-[[gnu::target("avx2,fma")]] void transform_input_tiles(const float* image, const Tiling& tiling,
-                                                       int64_t first, int64_t begin, int64_t end,
-                                                       const Transformed& to) {
+// Tiles of an image, from `first + begin` on.
+template <int64_t Size, void (*Transform)(Vector*, int64_t)>
+[[gnu::target("avx2,fma")]] void transform_tiles(const float* image, const Tiling& tiling,
+                                                 int64_t first, int64_t begin, int64_t end,
+                                                 const Transformed& to) {
   for (int64_t t = begin; t < end; ++t) {
     const Place place = place_of(tiling, first + t);
     for (int64_t channel = 0; channel < tiling.channels; channel += kWidth) {
       Vector d[kPoints];
-      load_square<kInputs>(image, tiling, place, channel, d);
-      for (int64_t i = 0; i < kInputs; ++i) transform_inputs(d + i, kInputs);
-      for (int64_t i = 0; i < kInputs; ++i) transform_inputs(d + i * kInputs, 1);
+      load_square<Size>(image, tiling, place, channel, d);
+      transform_square<Size, kInputs, Transform>(d);
       store_points(d, to.at(t, channel), to.point);
     }
   }
 }
 
-// Gradients of its outputs: squares of 4x4.
-[[gnu::target("avx2,fma")]] void transform_gradient_tiles(const float* image, const Tiling& tiling,
-                                                          int64_t first, int64_t begin, int64_t end,
-                                                          const Transformed& to) {
-  for (int64_t t = begin; t < end; ++t) {
-    const Place place = place_of(tiling, first + t);
-    for (int64_t channel = 0; channel < tiling.channels; channel += kWidth) {
-      Vector d[kPoints];
-      load_square<kTile>(image, tiling, place, channel, d);
-      for (int64_t i = 0; i < kTile; ++i) transform_gradients(d + i, kInputs);
-      for (int64_t i = 0; i < kInputs; ++i) transform_gradients(d + i * kInputs, 1);
-      store_points(d, to.at(t, channel), to.point);
-    }
-  }
-}
+// Of the inputs of a convolution, and of the gradients of its outputs.
+constexpr auto transform_input_tiles = transform_tiles<kInputs, transform_inputs>;
+constexpr auto transform_gradient_tiles = transform_tiles<kTile, transform_gradients>;
 
 [[gnu::target("avx2,fma")]] void transform_output_tiles(const Transformed& from, const float* bias,
                                                         float* image, const Tiling& tiling,
-                                                        int64_t first, int64_t begin, int64_t end) {
+                                                        int64_t first, int64_t begin, int64_t end,
+                                                        FiniteCheck& check) {
+  Vector zeros{};
   for (int64_t t = begin; t < end; ++t) {
     const Place place = place_of(tiling, first + t);
     const int64_t rows = std::min(kTile, tiling.height - place.row);
@@ -193,8 +218,7 @@ template <int64_t Size>
       for (int64_t point = 0; point < kPoints; ++point) {
         m[point] = *reinterpret_cast<const Unaligned*>(source + point * from.point);
       }
-      for (int64_t i = 0; i < kInputs; ++i) transform_outputs(m + i, kInputs);
-      for (int64_t i = 0; i < kTile; ++i) transform_outputs(m + i * kInputs, 1);
+      transform_square<kInputs, kTile, transform_outputs>(m);
       const Vector added =
           bias == nullptr ? Vector{} : *reinterpret_cast<const Unaligned*>(bias + channel);
       for (int64_t i = 0; i < rows; ++i) {
@@ -204,11 +228,14 @@ template <int64_t Size>
                 tiling.channels +
             channel;
         for (int64_t j = 0; j < columns; ++j) {
-          *reinterpret_cast<Unaligned*>(line + j * tiling.channels) = m[i * kInputs + j] + added;
+          const Vector value = m[i * kInputs + j] + added;
+          *reinterpret_cast<Unaligned*>(line + j * tiling.channels) = value;
+          zeros += value * 0;
         }
       }
     }
   }
+  check.see(zeros);
 }
 
 // ---- filters, which lie as OHWI
@@ -230,8 +257,7 @@ struct Filters {
           turned ? filters.at(output, 2 - i, 2 - j, input) : filters.at(output, i, j, input));
     }
   }
-  for (int64_t i = 0; i < 3; ++i) transform_filter(g + i, kInputs);
-  for (int64_t i = 0; i < kInputs; ++i) transform_filter(g + i * kInputs, 1);
+  transform_square<3, kInputs, transform_filter>(g);
 }
 
 // As panels of input channels, one row for each output channel: for the gradient of the input.
@@ -294,24 +320,30 @@ struct Filters {
 
 [[gnu::target("avx2,fma")]] void transform_filter_gradients(const float* from, int64_t inputs,
                                                             int64_t outputs, int64_t begin,
-                                                            int64_t end, float* to) {
+                                                            int64_t end, float* to,
+                                                            FiniteCheck& check) {
+  Vector zeros{};
   for (int64_t output = begin; output < end; ++output) {
     for (int64_t input = 0; input < inputs; input += kWidth) {
-      Vector u[kPoints];
+      Vector u[kPoints], bound[kPoints];
       for (int64_t point = 0; point < kPoints; ++point) {
         u[point] = *reinterpret_cast<const Unaligned*>(
             from + point * between_points(outputs * inputs) + output * inputs + input);
+        bound[point] = u[point] < 0 ? -u[point] : u[point];
       }
-      for (int64_t i = 0; i < kInputs; ++i) transform_filter_gradient(u + i, kInputs);
-      for (int64_t i = 0; i < 3; ++i) transform_filter_gradient(u + i * kInputs, 1);
+      transform_square<kInputs, 3, transform_filter_gradient>(u);
+      transform_square<kInputs, 3, bound_filter_gradient>(bound);
       for (int64_t i = 0; i < 3; ++i) {
         for (int64_t j = 0; j < 3; ++j) {
+          const Vector value = u[i * kInputs + j], noise = kRounding * bound[i * kInputs + j];
           *reinterpret_cast<Unaligned*>(to + ((output * 3 + i) * 3 + j) * inputs + input) =
-              u[i * kInputs + j];
+              (value < noise) & (-value < noise) ? Vector{} : value;
+          zeros += value * 0;
         }
       }
     }
   }
+  check.see(zeros);
 }
 
 // ---- products
@@ -394,8 +426,9 @@ at::Tensor channels_last(const at::Tensor& tensor) {
   return tensor.contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-// The convolution of an image with transformed filters: panels of the result's channels.
-void convolve(const at::Tensor& image, const at::Tensor& filters, const float* bias,
+// The convolution of an image with transformed filters: panels of the result's channels. False if
+// it is not finite.
+bool convolve(const at::Tensor& image, const at::Tensor& filters, const float* bias,
               const Padding& padding, const at::Tensor& result) {
   const int64_t inputs = image.size(1), outputs = result.size(1);
   const int64_t down = tiles_over(result.size(2)), across = tiles_over(result.size(3));
@@ -412,6 +445,7 @@ void convolve(const at::Tensor& image, const at::Tensor& filters, const float* b
   float* target = result.data_ptr<float>();
   const int64_t panels = outputs / kPanel;
 
+  FiniteCheck check;
   for (int64_t first = 0; first < from.tiles(); first += block) {
     const int64_t count = std::min(block, from.tiles() - first);
     at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
@@ -432,9 +466,10 @@ void convolve(const at::Tensor& image, const at::Tensor& filters, const float* b
       }
     });
     at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
-      transform_output_tiles(made, bias, target, to, first, begin, end);
+      transform_output_tiles(made, bias, target, to, first, begin, end, check);
     });
   }
+  return check.is_finite();
 }
 
 }  // namespace
@@ -465,9 +500,9 @@ at::Tensor winograd(const at::Tensor& input, const at::Tensor& weight, const at:
       image_like(input, {input.size(0), outputs, input.size(2) + 2 * padding[0] - 2,
                          input.size(3) + 2 * padding[1] - 2});
   const at::Tensor added = bias.defined() ? bias.contiguous() : bias;
-  convolve(image, transformed, added.defined() ? added.data_ptr<float>() : nullptr, padding,
-           result);
-  return result;
+  const bool is_finite = convolve(
+      image, transformed, added.defined() ? added.data_ptr<float>() : nullptr, padding, result);
+  return is_finite ? result : plain_convolution(image, filters, bias, padding);
 }
 
 at::Tensor winograd_input_gradient(const at::Tensor& grad, const at::Tensor& weight,
@@ -480,8 +515,9 @@ at::Tensor winograd_input_gradient(const at::Tensor& grad, const at::Tensor& wei
     transform_filters_turned(source, begin, end, transformed.data_ptr<float>());
   });
   const at::Tensor result = image_like(grad, input_size);
-  convolve(image, transformed, nullptr, {2 - padding[0], 2 - padding[1]}, result);
-  return result;
+  const bool is_finite =
+      convolve(image, transformed, nullptr, {2 - padding[0], 2 - padding[1]}, result);
+  return is_finite ? result : plain_input_gradient(image, filters, input_size, padding);
 }
 
 at::Tensor winograd_weight_gradient(const at::Tensor& grad, const at::Tensor& input,
@@ -524,11 +560,13 @@ at::Tensor winograd_weight_gradient(const at::Tensor& grad, const at::Tensor& in
     });
   }
   const at::Tensor result = image_like(input, {outputs, inputs, 3, 3});
+  FiniteCheck check;
   at::parallel_for(0, outputs, 1, [&](int64_t begin, int64_t end) {
     transform_filter_gradients(sums.data_ptr<float>(), inputs, outputs, begin, end,
-                               result.data_ptr<float>());
+                               result.data_ptr<float>(), check);
   });
-  return result;
+  return check.is_finite() ? result
+                           : plain_weight_gradient(outer, image, {outputs, inputs, 3, 3}, padding);
 }
 
 }  // namespace tensorpack::cpu

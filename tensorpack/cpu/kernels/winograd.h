@@ -11,19 +11,15 @@
 // The gradient of the input is the convolution of the output's gradient with the filters turned
 // round; that of the filters is what the transposed transforms make of 36 other products. Every
 // number is summed in one order, whatever the number of threads. It rounds a few times more
-// coarsely than a sum of products does: see the benchmarks' results.
+// coarsely than a sum of products does: see the benchmarks' results. Infinities and NaN would reach
+// all of a tile: where a result has some, libtorch's kernel makes it anew.
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/util/Optional.h>
 
-#include <array>
-#include <tuple>
+#include "tensorpack/cpu/kernels/plain_convolution.h"
 
 namespace tensorpack::cpu {
-
-/// Of height and width.
-using Padding = std::array<int64_t, 2>;
 
 /// True if channels fill vectors and tiles are worth their transforms. Sizes are those of the
 /// convolution: NCHW, and filters as OIHW.

@@ -4,23 +4,11 @@
 #include <ATen/ATen.h>
 
 #include "tensorpack/cpu/kernels/max_pool.h"
+#include "tensorpack/cpu/kernels/plain_convolution.h"
 #include "tensorpack/cpu/kernels/weight_gradient.h"
 #include "tensorpack/cpu/kernels/winograd.h"
 
 namespace tensorpack::cpu {
-namespace {
-
-std::tuple<at::Tensor, at::Tensor, at::Tensor> gradients(const at::Tensor& grad,
-                                                         const at::Tensor& input,
-                                                         const at::Tensor& weight,
-                                                         const Padding& padding,
-                                                         std::array<bool, 3> mask) {
-  const std::vector<int64_t> bias_size = {weight.size(0)};
-  return at::convolution_backward(grad, input, weight, at::IntArrayRef(bias_size), {1, 1}, padding,
-                                  {1, 1}, false, {0, 0}, 1, mask);
-}
-
-}  // namespace
 
 std::tuple<at::Tensor, at::Tensor> pool_squares(const at::Tensor& input, bool relu) {
   const auto [y, indices] = at::max_pool2d_with_indices(relu ? at::relu(input) : input, 2);
@@ -45,28 +33,24 @@ bool fits_weight_gradient(at::IntArrayRef, at::IntArrayRef) { return false; }
 std::tuple<at::Tensor, at::Tensor> weight_gradient(const at::Tensor& grad, const at::Tensor& input,
                                                    at::IntArrayRef weight_size,
                                                    std::array<int64_t, 2> padding) {
-  const at::Tensor weight = at::empty(weight_size, grad.options());
-  const auto found = gradients(grad, input, weight, padding, {false, true, true});
-  return {std::get<1>(found), std::get<2>(found)};
+  return {plain_weight_gradient(grad, input, weight_size, padding), grad.sum({0, 2, 3})};
 }
 
 bool fits_winograd(at::IntArrayRef, at::IntArrayRef, const Padding&) { return false; }
 
 at::Tensor winograd(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                     const Padding& padding) {
-  return at::convolution(input, weight, bias, {1, 1}, padding, {1, 1}, false, {0, 0}, 1);
+  return plain_convolution(input, weight, bias, padding);
 }
 
 at::Tensor winograd_input_gradient(const at::Tensor& grad, const at::Tensor& weight,
                                    at::IntArrayRef input_size, const Padding& padding) {
-  const at::Tensor input = at::empty(input_size, grad.options());
-  return std::get<0>(gradients(grad, input, weight, padding, {true, false, false}));
+  return plain_input_gradient(grad, weight, input_size, padding);
 }
 
 at::Tensor winograd_weight_gradient(const at::Tensor& grad, const at::Tensor& input,
                                     const Padding& padding) {
-  const at::Tensor weight = at::empty({grad.size(1), input.size(1), 3, 3}, grad.options());
-  return std::get<1>(gradients(grad, input, weight, padding, {false, true, false}));
+  return plain_weight_gradient(grad, input, {grad.size(1), input.size(1), 3, 3}, padding);
 }
 
 }  // namespace tensorpack::cpu

@@ -4,12 +4,10 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tensorpack/dataflow/image/decode.h"
-#include "tensorpack/dataflow/value.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/string.h"
@@ -58,11 +56,9 @@ void deinterleave(const uint8_t* from, char* to) {
   }
 }
 
-nlohmann::json read_labels(const fs::path& path) {
+std::vector<int64_t> read_labels(const fs::path& path) {
   try {
-    auto labels = nlohmann::json::parse(read_file(path));
-    if (!labels.is_array()) throw std::runtime_error("it is no array");
-    return labels;
+    return nlohmann::json::parse(read_file(path)).get<std::vector<int64_t>>();
   } catch (const nlohmann::json::exception& error) {
     throw make_error("convert_cifar10_pngs", "'{}' is not a list of labels in JSON: {}.",
                      path.string(), error.what());
@@ -70,7 +66,7 @@ nlohmann::json read_labels(const fs::path& path) {
 }
 
 // The records of one PNG, with labels from number `first` on.
-std::string records_of(const fs::path& png, const nlohmann::json& labels, int64_t first) {
+std::string records_of(const fs::path& png, const std::vector<int64_t>& labels, int64_t first) {
   const at::Tensor image = read_image(png);
   TP_CHECK(image.size(1) == kPixels, "convert_cifar10_pngs",
            "the rows of '{}' have {} pixels, not the {} of an image. Check the file.", png.string(),
@@ -81,7 +77,7 @@ std::string records_of(const fs::path& png, const nlohmann::json& labels, int64_
            rows, std::max<int64_t>(0, std::ssize(labels) - first));
   std::string records(rows * (1 + kImageBytes), '\0');
   for (int64_t i = 0; i < rows; ++i) {
-    const auto label = labels[first + i].get<int64_t>();
+    const int64_t label = labels[first + i];
     TP_CHECK(label >= 0 && label < 10, "convert_cifar10_pngs",
              "label {} is {}, not in 0..9. Check the file.", first + i, label);
     char* record = records.data() + i * (1 + kImageBytes);
@@ -93,8 +89,7 @@ std::string records_of(const fs::path& png, const nlohmann::json& labels, int64_
 
 }  // namespace
 
-Cifar::Cifar(const char* where, std::string_view name, Layout layout, const CifarOptions& options)
-    : order_(0, false, 0) {
+Cifar::Cifar(const char* where, std::string_view name, Layout layout, const CifarOptions& options) {
   const fs::path dir = options.dir.empty() ? dataset_path(layout.default_dir) : options.dir;
   const int64_t record = layout.label_bytes + kImageBytes;
   names_ = dir / layout.names;
@@ -117,7 +112,9 @@ Cifar::Cifar(const char* where, std::string_view name, Layout layout, const Cifa
     count += size / record;
   }
   images_ = at::empty({count, kSide, kSide, kChannels}, at::kByte);
+  labels_ = at::empty({count}, at::kLong);
   auto* pixels = static_cast<uint8_t*>(images_.data_ptr());
+  auto* labels = static_cast<int64_t*>(labels_.data_ptr());
   for (size_t i = 0; i < contents.size(); ++i) {
     for (int64_t at = 0; at < std::ssize(contents[i]); at += record, pixels += kImageBytes) {
       const auto label = static_cast<uint8_t>(contents[i][at + layout.label_bytes - 1]);
@@ -125,32 +122,19 @@ Cifar::Cifar(const char* where, std::string_view name, Layout layout, const Cifa
                "'{}' has label {} at byte {}, and there are {} classes. Get the file again.",
                (dir / layout.files[i]).string(), label, at + layout.label_bytes - 1,
                layout.classes);
-      labels_.push_back(label);
+      *labels++ = label;
       interleave(contents[i].data() + at + layout.label_bytes, pixels);
     }
   }
-  order_ = detail::PassOrder(count, options.shuffle.value_or(name == "train"), options.seed);
+  set_order({count, options.shuffle.value_or(name == "train"), options.seed});
 }
 
-std::optional<DataPoint> Cifar::next() {
-  const auto index = order_.next();
-  if (!index) return std::nullopt;
-  return DataPoint{images_.select(0, *index), number(int64_t{labels_[*index]})};
+DataPoint Cifar::row(int64_t number) const {
+  return {images_.select(0, number), labels_.select(0, number)};
 }
 
-std::optional<DataPoint> Cifar::next_rows(int64_t count) {
-  const std::vector<int64_t> indices = order_.next(count);
-  if (indices.empty()) return std::nullopt;
-  const int64_t rows = std::ssize(indices);
-  at::Tensor images = at::empty({rows, kSide, kSide, kChannels}, at::kByte);
-  at::Tensor labels = at::empty({rows}, at::kLong);
-  const auto* from = static_cast<const uint8_t*>(images_.data_ptr());
-  auto* to = static_cast<uint8_t*>(images.data_ptr());
-  for (int64_t i = 0; i < rows; ++i) {
-    std::memcpy(to + i * kImageBytes, from + indices[i] * kImageBytes, kImageBytes);
-    static_cast<int64_t*>(labels.data_ptr())[i] = labels_[indices[i]];
-  }
-  return DataPoint{std::move(images), std::move(labels)};
+DataPoint Cifar::stack_rows(const std::vector<int64_t>& numbers) const {
+  return {detail::copy_rows(images_, numbers), detail::copy_rows(labels_, numbers)};
 }
 
 at::Tensor Cifar::per_pixel_mean() const { return images_.to(at::kDouble).mean(0).to(at::kFloat); }
@@ -187,16 +171,18 @@ Cifar100::Cifar100(std::string_view name, const CifarOptions& options)
             options) {}
 
 void convert_cifar10_pngs(const fs::path& from, const fs::path& to) {
+  const std::vector<int64_t> train = read_labels(from / "train_lables.json");
+  const std::vector<int64_t> test = read_labels(from / "test_lables.json");
   fs::create_directories(to);
-  const auto convert = [&](const std::string& stem, const nlohmann::json& labels, int64_t first) {
+  const auto convert = [&](const std::string& stem, const std::vector<int64_t>& labels,
+                           int64_t first) {
     const std::string records = records_of(from / (stem + ".png"), labels, first);
     write_file_atomically(to / (stem + ".bin"), records);
     return std::ssize(records) / (1 + kImageBytes);
   };
-  const nlohmann::json train = read_labels(from / "train_lables.json");
   int64_t first = 0;
   for (int i = 1; i <= 5; ++i) first += convert("data_batch_" + std::to_string(i), train, first);
-  convert("test_batch", read_labels(from / "test_lables.json"), 0);
+  convert("test_batch", test, 0);
   write_file_atomically(to / "batches.meta.txt",
                         "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n");
 }

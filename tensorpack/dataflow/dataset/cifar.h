@@ -6,9 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "tensorpack/dataflow/dataflow.h"
-#include "tensorpack/dataflow/detail/pass_order.h"
-#include "tensorpack/dataflow/detail/row_source.h"
+#include "tensorpack/dataflow/detail/row_flow.h"
 
 namespace tensorpack {
 
@@ -24,13 +22,10 @@ struct CifarOptions {
 /// What Cifar10 and Cifar100 have in common: {image: uint8 [32, 32, 3], RGB, label: int64 scalar}.
 ///
 /// The images share memory: what comes behind must not change them in place.
-class Cifar : public DataFlow, public detail::RowSource {
+class Cifar : public detail::RowFlow {
  public:
-  void start(int64_t pass) final { order_.start(pass); }
-  std::optional<DataPoint> next() final;
-  std::optional<DataPoint> next_rows(int64_t count) final;
-  int64_t skip(int64_t count) final { return order_.skip(count); }
-  std::optional<int64_t> size() const final { return order_.size(); }
+  DataPoint row(int64_t number) const final;
+  DataPoint stack_rows(const std::vector<int64_t>& numbers) const final;
 
   /// The mean of the images of this set, float32 [32, 32, 3].
   at::Tensor per_pixel_mean() const;
@@ -55,8 +50,7 @@ class Cifar : public DataFlow, public detail::RowSource {
  private:
   std::filesystem::path names_;
   at::Tensor images_;
-  std::vector<uint8_t> labels_;
-  detail::PassOrder order_;
+  at::Tensor labels_;
 };
 
 class Cifar10 final : public Cifar {

@@ -44,14 +44,14 @@ IdxImages::IdxImages(std::string_view where, std::string_view name, const Source
     : images_(read(where, source.dir, file_prefix(where, name) + "-images-idx3-ubyte",
                    source.where_from)),
       labels_(read(where, source.dir, file_prefix(where, name) + "-labels-idx1-ubyte",
-                   source.where_from)),
-      order_(images_.size(0), source.shuffle.value_or(name == "train"), source.seed) {
+                   source.where_from)) {
   TP_CHECK(images_.dim() == 3 && images_.size(1) == kMnistSide && images_.size(2) == kMnistSide,
            where, "the images in '{}' have shape [{}], not [N, 28, 28]. Check the files.",
            source.dir.string(), fmt::join(images_.sizes(), ", "));
   TP_CHECK(labels_.dim() == 1 && labels_.size(0) == images_.size(0), where,
            "there are {} images but labels of shape [{}] in '{}'. Check the files.",
            images_.size(0), fmt::join(labels_.sizes(), ", "), source.dir.string());
+  set_order({images_.size(0), source.shuffle.value_or(name == "train"), source.seed});
 }
 
 void IdxImages::copy_image(int64_t index, float* to) const {
@@ -64,27 +64,23 @@ int64_t IdxImages::label(int64_t index) const {
 }
 
 // By hand: going through operators would take ten times as long for tensors this small.
-std::optional<DataPoint> IdxImages::next() {
-  const auto index = order_.next();
-  if (!index) return std::nullopt;
+DataPoint IdxImages::row(int64_t number) const {
   at::Tensor image(at::detail::empty_cpu({kMnistSide, kMnistSide}, at::kFloat));
-  copy_image(*index, static_cast<float*>(image.data_ptr()));
+  copy_image(number, static_cast<float*>(image.data_ptr()));
   at::Tensor label(at::detail::empty_cpu({}, at::kLong));
-  *static_cast<int64_t*>(label.data_ptr()) = this->label(*index);
-  return DataPoint{std::move(image), std::move(label)};
+  *static_cast<int64_t*>(label.data_ptr()) = this->label(number);
+  return {std::move(image), std::move(label)};
 }
 
-std::optional<DataPoint> IdxImages::next_rows(int64_t count) {
-  const std::vector<int64_t> indices = order_.next(count);
-  if (indices.empty()) return std::nullopt;
-  const int64_t rows = std::ssize(indices);
+DataPoint IdxImages::stack_rows(const std::vector<int64_t>& numbers) const {
+  const int64_t rows = std::ssize(numbers);
   at::Tensor images(at::detail::empty_cpu({rows, kMnistSide, kMnistSide}, at::kFloat));
   at::Tensor labels(at::detail::empty_cpu({rows}, at::kLong));
   for (int64_t i = 0; i < rows; ++i) {
-    copy_image(indices[i], static_cast<float*>(images.data_ptr()) + i * kMnistPixels);
-    static_cast<int64_t*>(labels.data_ptr())[i] = label(indices[i]);
+    copy_image(numbers[i], static_cast<float*>(images.data_ptr()) + i * kMnistPixels);
+    static_cast<int64_t*>(labels.data_ptr())[i] = label(numbers[i]);
   }
-  return DataPoint{std::move(images), std::move(labels)};
+  return {std::move(images), std::move(labels)};
 }
 
 }  // namespace tensorpack

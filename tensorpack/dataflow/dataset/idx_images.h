@@ -5,21 +5,16 @@
 #include <string>
 #include <string_view>
 
-#include "tensorpack/dataflow/dataflow.h"
-#include "tensorpack/dataflow/detail/pass_order.h"
-#include "tensorpack/dataflow/detail/row_source.h"
+#include "tensorpack/dataflow/detail/row_flow.h"
 
 namespace tensorpack {
 
 /// Data sets that are distributed as MNIST is: two IDX files of images and labels for each of the
 /// sets "train" and "test". See Mnist and FashionMnist.
-class IdxImages : public DataFlow, public detail::RowSource {
+class IdxImages : public detail::RowFlow {
  public:
-  void start(int64_t pass) final { order_.start(pass); }
-  std::optional<DataPoint> next() final;
-  std::optional<DataPoint> next_rows(int64_t count) final;
-  int64_t skip(int64_t count) final { return order_.skip(count); }
-  std::optional<int64_t> size() const final { return order_.size(); }
+  DataPoint row(int64_t number) const final;
+  DataPoint stack_rows(const std::vector<int64_t>& numbers) const final;
 
  protected:
   struct Source {
@@ -37,7 +32,6 @@ class IdxImages : public DataFlow, public detail::RowSource {
 
   at::Tensor images_;
   at::Tensor labels_;
-  detail::PassOrder order_;
 };
 
 }  // namespace tensorpack

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/dataflow/dataset/ilsvrc.h"
 
+#include <fmt/ranges.h>
+#include <torch/types.h>
+
 #include <algorithm>
 #include <fstream>
 #include <map>
 #include <sstream>
 
+#include "tensorpack/dataflow/format/caffe_blob.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/string.h"
@@ -146,6 +150,19 @@ std::vector<LabeledFile> ILSVRCMeta::image_list(std::string_view name, ILSVRCLay
     files.push_back({add_folder ? classes[*label] / file : std::move(file), *label});
   }
   return files;
+}
+
+at::Tensor ILSVRCMeta::per_pixel_mean(ImageColor color) const {
+  constexpr const char* kWhere = "ILSVRCMeta";
+  TP_CHECK(color != ImageColor::kGray, kWhere, "the mean has three colours. Ask for kRgb or kBgr.");
+  const fs::path path = dir_ / "imagenet_mean.binaryproto";
+  const at::Tensor blob = read_caffe_blob(path);
+  TP_CHECK(blob.dim() == 4 && blob.size(0) == 1 && blob.size(1) == 3, kWhere,
+           "'{}' has shape [{}], not [1, 3, height, width]. Get the file again.", path.string(),
+           fmt::join(blob.sizes(), ", "));
+  // Caffe has blue first, and a channel after the other.
+  const at::Tensor mean = color == ImageColor::kBgr ? blob[0] : blob[0].flip({0});
+  return mean.permute({1, 2, 0}).contiguous();
 }
 
 ILSVRC12Files::ILSVRC12Files(const fs::path& dir, std::string_view name,

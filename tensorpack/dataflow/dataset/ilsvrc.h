@@ -8,6 +8,7 @@
 //   synsets.txt         n01440764                                 one line for each class
 //   synset_words.txt    n01440764 tench, Tinca tinca
 //   train.txt, val.txt  n01440764/n01440764_10026.JPEG 0          file and label
+//   imagenet_mean.binaryproto                                     the mean of the training images
 #pragma once
 
 #include <string>
@@ -39,6 +40,9 @@ class ILSVRCMeta {
   /// The files of "train" or "val", relative to the folder of the set.
   std::vector<LabeledFile> image_list(std::string_view name,
                                       ILSVRCLayout layout = ILSVRCLayout::kOriginal) const;
+
+  /// The mean of the training images, resized to 256 x 256: float32 [256, 256, 3] in 0..255.
+  at::Tensor per_pixel_mean(ImageColor color = ImageColor::kRgb) const;
 
  private:
   std::filesystem::path dir_;

@@ -11,7 +11,7 @@
 
 namespace tensorpack {
 
-SVHNDigit::SVHNDigit(std::string_view name, const SVHNDigitOptions& options) : order_(0, false, 0) {
+SVHNDigit::SVHNDigit(std::string_view name, const SVHNDigitOptions& options) {
   TP_CHECK(name == "train" || name == "test" || name == "extra", "SVHNDigit",
            "there is no set '{}'. {}", name, did_you_mean(name, {"train", "test", "extra"}));
   const std::filesystem::path dir = options.dir.empty() ? dataset_path("svhn_data") : options.dir;
@@ -35,14 +35,15 @@ SVHNDigit::SVHNDigit(std::string_view name, const SVHNDigitOptions& options) : o
            "SVHNDigit", "'{}' has labels that are not in 0..10. Get the file again.",
            path.string());
   labels_.masked_fill_(labels_ == 10, 0);
-  order_ =
-      detail::PassOrder(images_.size(0), options.shuffle.value_or(name != "test"), options.seed);
+  set_order({images_.size(0), options.shuffle.value_or(name != "test"), options.seed});
 }
 
-std::optional<DataPoint> SVHNDigit::next() {
-  const auto index = order_.next();
-  if (!index) return std::nullopt;
-  return DataPoint{images_.select(0, *index), labels_.select(0, *index)};
+DataPoint SVHNDigit::row(int64_t number) const {
+  return {images_.select(0, number), labels_.select(0, number)};
+}
+
+DataPoint SVHNDigit::stack_rows(const std::vector<int64_t>& numbers) const {
+  return {detail::copy_rows(images_, numbers), detail::copy_rows(labels_, numbers)};
 }
 
 at::Tensor SVHNDigit::per_pixel_mean() const {

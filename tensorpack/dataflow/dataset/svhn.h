@@ -4,8 +4,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "tensorpack/dataflow/dataflow.h"
-#include "tensorpack/dataflow/detail/pass_order.h"
+#include "tensorpack/dataflow/detail/row_flow.h"
 
 namespace tensorpack {
 
@@ -22,15 +21,13 @@ struct SVHNDigitOptions {
 /// int64 scalar in 0..9}. The files' label 10 is the digit 0.
 ///
 /// The images share memory: what comes behind must not change them in place.
-class SVHNDigit final : public DataFlow {
+class SVHNDigit final : public detail::RowFlow {
  public:
   /// Reads "train", "test" or "extra" into memory.
   explicit SVHNDigit(std::string_view name, const SVHNDigitOptions& options = {});
 
-  void start(int64_t pass) override { order_.start(pass); }
-  std::optional<DataPoint> next() override;
-  int64_t skip(int64_t count) override { return order_.skip(count); }
-  std::optional<int64_t> size() const override { return order_.size(); }
+  DataPoint row(int64_t number) const override;
+  DataPoint stack_rows(const std::vector<int64_t>& numbers) const override;
 
   /// The mean of the images of this set, float32 [32, 32, 3].
   at::Tensor per_pixel_mean() const;
@@ -38,7 +35,6 @@ class SVHNDigit final : public DataFlow {
  private:
   at::Tensor images_;
   at::Tensor labels_;
-  detail::PassOrder order_;
 };
 
 }  // namespace tensorpack

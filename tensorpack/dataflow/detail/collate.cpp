@@ -11,15 +11,12 @@
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack::detail {
-namespace {
 
 // Lazily conjugated or negated tensors do not hold their values as bytes.
 bool is_plain_memory(const at::Tensor& t) {
   return t.device().is_cpu() && t.layout() == at::kStrided && t.is_contiguous() && !t.is_conj() &&
          !t.is_neg();
 }
-
-}  // namespace
 
 void Collator::open(const DataPoint& first, int64_t row) {
   first_row_ = row;

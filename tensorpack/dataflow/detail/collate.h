@@ -8,6 +8,9 @@
 
 namespace tensorpack::detail {
 
+/// Whether the values of a tensor are its bytes, one after the other.
+bool is_plain_memory(const at::Tensor& t);
+
 /// Copies datapoints into the rows of tensors allocated once per batch.
 class Collator {
  public:

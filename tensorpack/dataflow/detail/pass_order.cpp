@@ -25,17 +25,6 @@ std::optional<int64_t> PassOrder::next() {
   return shuffle_ ? order_[position] : position;
 }
 
-std::vector<int64_t> PassOrder::next(int64_t count) {
-  std::vector<int64_t> elements;
-  elements.reserve(std::min(count, size_ - position_));
-  while (std::ssize(elements) < count) {
-    const auto element = next();
-    if (!element) break;
-    elements.push_back(*element);
-  }
-  return elements;
-}
-
 int64_t PassOrder::skip(int64_t count) {
   count = std::min(count, size_ - position_);
   position_ += count;

@@ -18,9 +18,6 @@ class PassOrder {
   /// The number of the next element; nullopt at the end of the pass.
   std::optional<int64_t> next();
 
-  /// Those of the next `count` elements, fewer at the end of the pass.
-  std::vector<int64_t> next(int64_t count);
-
   /// Passes over `count` elements, fewer at the end of the pass, and returns how many.
   int64_t skip(int64_t count);
 

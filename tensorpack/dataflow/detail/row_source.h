@@ -5,18 +5,27 @@
 
 namespace tensorpack::detail {
 
-/// A flow that makes several datapoints for less than one after the other.
+/// A flow over the rows of something in memory. Stages that only reorder, repeat or drop hand on
+/// the numbers of rows (see RowStage), so that batch() copies each row once, to its place.
 class RowSource {
  public:
   virtual ~RowSource() = default;
 
-  /// What the next `count` datapoints are when they are stacked; fewer at the end of the pass, and
-  /// nullopt if there is none.
-  virtual std::optional<DataPoint> next_rows(int64_t count) = 0;
+  /// False for a stage whose flow has no rows; then nothing else may be called.
+  virtual bool has_rows() const { return true; }
+
+  /// In place of DataFlow::next(): the number of the row that it would yield.
+  virtual std::optional<int64_t> next_row() = 0;
+
+  /// The datapoint that a row is.
+  virtual DataPoint row(int64_t number) const = 0;
+
+  /// What these rows are when they are stacked; there is at least one.
+  virtual DataPoint stack_rows(const std::vector<int64_t>& numbers) const = 0;
 };
 
-/// The same of any flow of a pipe that can, or nullptr; its time is taken. The pointer is good for
-/// as long as the flow.
+/// The flow as a source of rows, or nullptr if it has none. The pointer is good for as long as the
+/// flow.
 RowSource* row_source_of(DataFlow& flow);
 
 }  // namespace tensorpack::detail

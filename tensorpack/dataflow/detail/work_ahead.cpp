@@ -313,8 +313,11 @@ void WorkAheadFlow::start(int64_t pass) {
 std::optional<DataPoint> WorkAheadFlow::next() {
   if (is_at_end_) return std::nullopt;
   if (!threads_) {
+    // Its time belongs to no datapoint: as the work of a sampled one it would count many times.
+    const int64_t start = now_ns();
     threads_ = std::make_unique<WorkAhead>(
         flow_, make_work_ ? make_work_(pass_) : WorkAhead::Work(), options_, stats_, skipped_);
+    count_wait_for_data(now_ns() - start);
   }
   auto point = threads_->next();
   if (!point) {

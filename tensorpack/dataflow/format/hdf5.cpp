@@ -79,7 +79,10 @@ at::Tensor read(hid_t file, const fs::path& path, const std::string& name) {
   TP_CHECK(set.is_valid(), "read_hdf5", "there is no data set {}. Check the name.", where);
   const Handle type(H5Dget_type(set), H5Tclose);
   const Handle space(H5Dget_space(set), H5Sclose);
-  std::vector<hsize_t> sizes(H5Sget_simple_extent_ndims(space));
+  const int dimensions = H5Sget_simple_extent_ndims(space);
+  TP_CHECK(dimensions >= 0 && H5Sget_simple_extent_type(space) != H5S_NULL, "read_hdf5",
+           "{} has no values. Check the name.", where);
+  std::vector<hsize_t> sizes(dimensions);
   H5Sget_simple_extent_dims(space, sizes.data(), nullptr);
   const at::ScalarType dtype = torch_type(type, where);
   at::Tensor tensor = at::empty(std::vector<int64_t>(sizes.begin(), sizes.end()), dtype);

@@ -133,6 +133,7 @@ struct LmdbRecords::Impl {
     const unsigned directory = fs::is_directory(path) ? 0 : MDB_NOSUBDIR;
     const unsigned read_ahead = shuffle ? MDB_NORDAHEAD : 0;
     env = open_env("LMDB", path, MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS | directory | read_ahead, 0);
+    check_length();
     txn = begin("LMDB", path, env.get(), MDB_RDONLY);
     dbi = open_dbi("LMDB", path, txn.get());
     MDB_cursor* raw = nullptr;
@@ -145,6 +146,20 @@ struct LmdbRecords::Impl {
     has_key_list = mdb_get(txn.get(), dbi, &key, &value) == MDB_SUCCESS;
     size = static_cast<int64_t>(stat.ms_entries) - (has_key_list ? 1 : 0);
     if (shuffle) find_keys();
+  }
+
+  // LMDB maps the file into memory: to read beyond its end would kill the process.
+  void check_length() const {
+    MDB_envinfo info;
+    MDB_stat stat;
+    check(mdb_env_info(env.get(), &info), "LMDB", path, "read");
+    check(mdb_env_stat(env.get(), &stat), "LMDB", path, "read");
+    const fs::path file = fs::is_directory(path) ? path / "data.mdb" : path;
+    const size_t needed = (info.me_last_pgno + 1) * stat.ms_psize;
+    const size_t size = fs::file_size(file);
+    TP_CHECK(size >= needed, "LMDB",
+             "'{}' is cut off: it has {} bytes, and its pages take {}. Get the file again.",
+             file.string(), size, needed);
   }
 
   void find_keys() {
@@ -241,8 +256,8 @@ std::optional<DataPoint> LmdbRecords::next() {
 int64_t LmdbRecords::skip(int64_t count) { return impl_->skip(count); }
 std::optional<int64_t> LmdbRecords::size() const { return impl_->size; }
 
-LmdbData::LmdbData(fs::path path, LmdbOptions options)
-    : path_(path), records_(std::move(path), options) {}
+LmdbData::LmdbData(const fs::path& path, LmdbOptions options)
+    : DecodedRecords(LmdbRecords(path, options)), path_(path) {}
 
 std::optional<DataPoint> LmdbData::next() {
   const auto record = records_.next();

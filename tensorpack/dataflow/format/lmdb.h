@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-#include "tensorpack/dataflow/dataflow.h"
+#include "tensorpack/dataflow/detail/decoded_records.h"
 
 namespace tensorpack {
 
@@ -36,18 +36,14 @@ class LmdbRecords final : public DataFlow {
 };
 
 /// Yields the datapoints that save_lmdb() wrote.
-class LmdbData final : public DataFlow {
+class LmdbData final : public detail::DecodedRecords<LmdbRecords> {
  public:
-  explicit LmdbData(std::filesystem::path path, LmdbOptions options = {});
+  explicit LmdbData(const std::filesystem::path& path, LmdbOptions options = {});
 
-  void start(int64_t pass) override { records_.start(pass); }
   std::optional<DataPoint> next() override;
-  int64_t skip(int64_t count) override { return records_.skip(count); }
-  std::optional<int64_t> size() const override { return records_.size(); }
 
  private:
   std::filesystem::path path_;
-  LmdbRecords records_;
 };
 
 /// Writes the rest of the pass of `flow` to a new database, whole or not at all, and returns the

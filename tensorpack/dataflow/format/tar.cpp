@@ -76,14 +76,17 @@ class TarReader {
       TarHeader header;
       const int64_t got = source_.read(&header, kBlock);
       offset_ += got;
-      check(got == kBlock || got == 0, offset, "is cut off in a header");
-      if (got == 0 || header.name[0] == '\0') return std::nullopt;
+      check(got == kBlock, offset,
+            got == 0 ? "is cut off: the empty block that ends an archive is missing"
+                     : "is cut off in a header");
+      if (header.name[0] == '\0') return std::nullopt;
       check(parse(header.checksum, offset) == checksum_of(header), offset,
             "has a header with a wrong checksum");
       const int64_t size = parse(header.size, offset);
       at::Tensor content = read_content(size, offset);
       if (header.type == 'L') {
-        long_name = bytes_view(content).data();
+        const std::string_view name = bytes_view(content);
+        long_name = name.substr(0, name.find('\0'));
       } else if (header.type == 'x') {
         long_name = path_in(bytes_view(content));
       } else if (header.type == '0' || header.type == '\0') {

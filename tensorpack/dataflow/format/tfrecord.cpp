@@ -4,9 +4,13 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <ostream>
 
+#include "tensorpack/dataflow/detail/error_counter.h"
 #include "tensorpack/dataflow/format/serialize.h"
 #include "tensorpack/dataflow/value.h"
 #include "tensorpack/utils/crc32c.h"
@@ -64,6 +68,8 @@ struct TFRecords::Impl {
         errors("TFRecords") {
     TP_CHECK(file.is_open(), "TFRecords", "cannot open '{}': {}. Check the path.", path.string(),
              std::strerror(errno));
+    TP_CHECK(!std::filesystem::is_directory(path), "TFRecords",
+             "'{}' is a folder. Pass one of the files in it.", path.string());
     find_records();
   }
 
@@ -158,8 +164,8 @@ std::string TFRecords::place() const {
   return fmt::format("'{}', record at offset {}", impl_->path.string(), offset);
 }
 
-TFRecordData::TFRecordData(std::filesystem::path path, TFRecordOptions options)
-    : records_(std::move(path), options) {}
+TFRecordData::TFRecordData(const std::filesystem::path& path, TFRecordOptions options)
+    : DecodedRecords(TFRecords(path, options)) {}
 
 std::optional<DataPoint> TFRecordData::next() {
   const auto record = records_.next();

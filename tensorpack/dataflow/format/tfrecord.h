@@ -3,10 +3,9 @@
 #pragma once
 
 #include <filesystem>
-#include <fstream>
+#include <string>
 
-#include "tensorpack/dataflow/dataflow.h"
-#include "tensorpack/dataflow/detail/error_counter.h"
+#include "tensorpack/dataflow/detail/decoded_records.h"
 #include "tensorpack/dataflow/on_error.h"
 
 namespace tensorpack {
@@ -40,17 +39,11 @@ class TFRecords final : public DataFlow {
 };
 
 /// Yields the datapoints that save_tfrecord() wrote.
-class TFRecordData final : public DataFlow {
+class TFRecordData final : public detail::DecodedRecords<TFRecords> {
  public:
-  explicit TFRecordData(std::filesystem::path path, TFRecordOptions options = {});
+  explicit TFRecordData(const std::filesystem::path& path, TFRecordOptions options = {});
 
-  void start(int64_t pass) override { records_.start(pass); }
   std::optional<DataPoint> next() override;
-  int64_t skip(int64_t count) override { return records_.skip(count); }
-  std::optional<int64_t> size() const override { return records_.size(); }
-
- private:
-  TFRecords records_;
 };
 
 /// Writes the rest of the pass of `flow`, whole or not at all; returns the number of datapoints.

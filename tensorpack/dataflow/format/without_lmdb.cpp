@@ -24,8 +24,8 @@ std::optional<DataPoint> LmdbRecords::next() { return std::nullopt; }
 int64_t LmdbRecords::skip(int64_t) { return 0; }
 std::optional<int64_t> LmdbRecords::size() const { return std::nullopt; }
 
-LmdbData::LmdbData(std::filesystem::path path, LmdbOptions options)
-    : records_(std::move(path), options) {}
+LmdbData::LmdbData(const std::filesystem::path& path, LmdbOptions options)
+    : DecodedRecords(LmdbRecords(path, options)) {}
 std::optional<DataPoint> LmdbData::next() { return std::nullopt; }
 
 int64_t save_lmdb(DataFlow&, const std::filesystem::path&) { throw missing(); }

@@ -5,7 +5,7 @@
 #include <torch/types.h>
 
 #include <array>
-#include <chrono>
+#include <cerrno>
 #include <fstream>
 #include <zmq.hpp>
 
@@ -115,14 +115,19 @@ zmq::message_t message_of(const DataPoint& point, int64_t max_bytes) {
   return message;
 }
 
+// Waits for a while until the socket can send or has received something. A signal ends the wait.
+void wait_for(zmq::socket_t& socket, short events) {
+  zmq::pollitem_t item{socket.handle(), 0, events, 0};
+  if (zmq_poll(&item, 1, kPatienceMs) < 0 && zmq_errno() != EINTR) throw zmq::error_t();
+}
+
 // Waits for room; false when this thread is to end.
 bool send(zmq::socket_t& socket, zmq::message_t message) {
   while (true) {
     if (socket.send(message, zmq::send_flags::dontwait)) return true;
     if (const int signal = pending_signal()) throw Interrupted(signal);
     if (stop_requested()) return false;
-    zmq::pollitem_t item{socket.handle(), 0, ZMQ_POLLOUT, 0};
-    zmq::poll(&item, 1, std::chrono::milliseconds(kPatienceMs));
+    wait_for(socket, ZMQ_POLLOUT);
   }
 }
 
@@ -205,8 +210,7 @@ struct RemoteDataZMQ::Impl {
         has_told = true;
         log::warning("RemoteDataZMQ waits for data at '{}'.", addresses);
       }
-      zmq::pollitem_t item{socket->handle(), 0, ZMQ_POLLIN, 0};
-      zmq::poll(&item, 1, std::chrono::milliseconds(kPatienceMs));
+      wait_for(*socket, ZMQ_POLLIN);
     }
     return message;
   }

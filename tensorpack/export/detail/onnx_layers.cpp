@@ -147,17 +147,38 @@ void avg_pool(OnnxNode& node) {
   node.give(node.emit("AveragePool", {node.in("self")}, attributes));
 }
 
-void adaptive_avg_pool(OnnxNode& node) {
-  node.check(node.rank("self") == 4, "its input is not a batch of images");
-  const Integers from = node.last_sizes("self", 2);
-  const Integers to = node.integers("output_size", 2);
-  Integers kernel;
-  for (size_t i = 0; i < 2; ++i) {
-    node.check(to[i] > 0 && from[i] % to[i] == 0, "its windows are not all of one size");
-    kernel.push_back(from[i] / to[i]);
+// Window i of `to` along a dimension of size `from` is what libtorch takes: it may share elements
+// with its neighbours.
+std::string reduced_windows(OnnxNode& node, const std::string& x, const std::string& reduction,
+                            int64_t axis, int64_t from, int64_t to) {
+  std::vector<std::string> windows;
+  for (int64_t i = 0; i < to; ++i) {
+    const std::string window = node.emit(
+        "Slice", {x, node.list(Integers{i * from / to}),
+                  node.list(Integers{((i + 1) * from + to - 1) / to}), node.list(Integers{axis})});
+    windows.push_back(node.emit(reduction, {window}, {{"axes", Integers{axis}}, {"keepdims", 1L}}));
   }
-  node.give(
-      node.emit("AveragePool", {node.in("self")}, {{"kernel_shape", kernel}, {"strides", kernel}}));
+  return node.emit("Concat", windows, {{"axis", axis}});
+}
+
+// Windows of one size are a pooling of ONNX; others are cut out, one dimension after the other.
+OnnxMapping adaptive_pool(std::string pooling, std::string reduction) {
+  return [pooling, reduction](OnnxNode& node) {
+    node.check(node.rank("self") == 4, "its input is not a batch of images");
+    const Integers from = node.last_sizes("self", 2);
+    const Integers to = node.integers("output_size", 2);
+    node.check(to[0] > 0 && to[1] > 0, "its result is empty");
+    std::string x = node.in("self");
+    if (from[0] % to[0] == 0 && from[1] % to[1] == 0) {
+      const Integers kernel = {from[0] / to[0], from[1] / to[1]};
+      x = node.emit(pooling, {x}, {{"kernel_shape", kernel}, {"strides", kernel}});
+    } else {
+      for (size_t i : {0, 1}) {
+        x = reduced_windows(node, x, reduction, static_cast<int64_t>(2 + i), from[i], to[i]);
+      }
+    }
+    node.give(x);
+  };
 }
 
 Integers reduced_axes(OnnxNode& node) {
@@ -182,6 +203,13 @@ OnnxMapping reduction(std::string type) {
       node.give(node.emit(type, {x}, {{"axes", reduced_axes(node)}, {"keepdims", keep}}));
     }
   };
+}
+
+void cumulative_sum(OnnxNode& node) {
+  const std::string x = node.in("self", node.result_value().dtype);
+  if (node.rank("self") == 0) return node.give(node.emit("Identity", {x}));
+  const int64_t axis = node.axis(node.integer("dim"), node.rank("self"));
+  node.give(node.emit("CumSum", {x, node.constant(at::scalar_tensor(axis, at::kLong))}));
 }
 
 // The largest or smallest element along a dimension, and where it is.
@@ -264,11 +292,13 @@ const std::map<std::string, OnnxMapping>& onnx_layers() {
       {"aten::native_group_norm", group_norm},
       {"aten::max_pool2d_with_indices", max_pool},
       {"aten::avg_pool2d", avg_pool},
-      {"aten::_adaptive_avg_pool2d", adaptive_avg_pool},
+      {"aten::_adaptive_avg_pool2d", adaptive_pool("AveragePool", "ReduceMean")},
+      {"aten::adaptive_max_pool2d", adaptive_pool("MaxPool", "ReduceMax")},
       {"aten::sum", reduction("ReduceSum")},
       {"aten::sum.dim_IntList", reduction("ReduceSum")},
       {"aten::mean", reduction("ReduceMean")},
       {"aten::mean.dim", reduction("ReduceMean")},
+      {"aten::cumsum", cumulative_sum},
       {"aten::amax", reduction("ReduceMax")},
       {"aten::amin", reduction("ReduceMin")},
       {"aten::max.dim", extreme("ReduceMax", "ArgMax")},

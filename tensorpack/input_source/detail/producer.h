@@ -68,6 +68,7 @@ class Producer {
     std::optional<T> item = state_->queue.pop_for(kPatience);
     while (!item && !state_->queue.finished()) {
       if (const int signal = pending_signal()) throw Interrupted(signal);
+      if (stop_requested()) return std::nullopt;  // by the owner of the thread that asks
       item = state_->queue.pop_for(kPatience);
     }
     // Set before the queue was closed, so what came before the failure has been delivered.
