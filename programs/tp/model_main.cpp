@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "programs/tp/average.h"
+#include "programs/tp/bench_data.h"
 #include "programs/tp/cifar10.h"
 #include "programs/tp/command_line.h"
 #include "programs/tp/convert.h"
@@ -22,6 +23,7 @@ int tensorpack::model_main(int argc, char** argv) {
   tensorpack::add_average(app, status);
   tensorpack::add_convert(app, status);
   tensorpack::add_export(app, status);
+  tensorpack::add_bench_data(app, status);
   tensorpack::add_cifar10(app, status);
   return run_command(app, argc, argv, status);
 }

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "programs/tp/model_main.h"
 #include "tensorpack/dataflow/dataset/cifar.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/png.h"
+#include "tests/programs/model_program.h"
 
 namespace tensorpack {
 namespace {
@@ -16,17 +16,11 @@ using testing::HasSubstr;
 
 class Cifar10CommandTest : public testing::Test {
  protected:
-  // The exit status of `tp cifar10 <words>`, run in this process.
   int tp(std::vector<std::string> words) {
-    words.insert(words.begin(), {"tp", "cifar10"});
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    testing::internal::CaptureStdout();
-    testing::internal::CaptureStderr();
-    const int status = model_main(static_cast<int>(words.size()), argv.data());
-    output_ = testing::internal::GetCapturedStdout() + testing::internal::GetCapturedStderr();
-    return status;
+    words.insert(words.begin(), "cifar10");
+    const Outcome outcome = run_tp(std::move(words));
+    output_ = outcome.output;
+    return outcome.status;
   }
 
   TempDir dir_;

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "programs/tp/model_main.h"
 #include "tensorpack/checkpoint/checkpoint_directory.h"
 #include "tensorpack/checkpoint/weights_file.h"
 #include "tensorpack/utils/fs.h"
+#include "tests/programs/model_program.h"
 #include "tests/support/child_process.h"
 
 namespace tensorpack {
@@ -40,19 +40,13 @@ class ModelCommandsTest : public testing::Test {
 
   /// The exit status of `tp-model <words>`, which is what `tp` starts, where the checkpoints are.
   /// It is run in this process: to load libtorch takes longer than any command.
-  int tp(std::vector<std::string> words) {
-    words.insert(words.begin(), "tp");
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
+  int tp(const std::vector<std::string>& words) {
     const fs::path here = fs::current_path();
     fs::current_path(dir_.path());
-    testing::internal::CaptureStdout();
-    testing::internal::CaptureStderr();
-    const int status = model_main(static_cast<int>(words.size()), argv.data());
-    output_ = testing::internal::GetCapturedStdout() + testing::internal::GetCapturedStderr();
+    const Outcome outcome = run_tp(words);
     fs::current_path(here);
-    return status;
+    output_ = outcome.output;
+    return outcome.status;
   }
   /// The same in a process.
   int tp_process(const std::vector<std::string>& words) {
