@@ -49,10 +49,11 @@ DataFlowPtr open_data(const BenchDataFlags& flags) {
   if (extension == ".lmdb" || extension == ".mdb" || fs::exists(flags.path / "data.mdb")) {
     return LmdbRecords(flags.path) | prefetch(flags.batch);
   }
-  TP_CHECK(fs::is_directory(flags.path), "bench-data",
-           "'{}' is no folder of images, .lmdb, .tfrecord or .tar. Time a pipeline of your own with "
-           "test_speed().",
-           flags.path.string());
+  TP_CHECK(
+      fs::is_directory(flags.path), "bench-data",
+      "'{}' is no folder of images, .lmdb, .tfrecord or .tar. Time a pipeline of your own with "
+      "test_speed().",
+      flags.path.string());
   return ImageFolderFiles(flags.path, {.shuffle = true}) | training_batches(flags, true);
 }
 
@@ -69,9 +70,10 @@ void add_bench_data(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand(
       "bench-data", "Measure how fast data is read on this machine, and where the time goes.");
   command
-      ->add_option("path", flags->path,
-                   "A folder with a folder of images for each class, a tar shard of images, an LMDB "
-                   "or a TFRecord file")
+      ->add_option(
+          "path", flags->path,
+          "A folder with a folder of images for each class, a tar shard of images, an LMDB "
+          "or a TFRecord file")
       ->required();
   command->add_option("--count", flags->count, "Batches of images, or records, to read")
       ->check(CLI::PositiveNumber)

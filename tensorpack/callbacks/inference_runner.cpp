@@ -42,8 +42,8 @@ std::optional<DataPoint> InferenceInput::next() {
   if (++count_ == kManyDatapoints && !source_->size()) {
     log::warning_once(
         "[InferenceRunner] its data has given {} datapoints and has not ended. If it never does, "
-        "let "
-        "it: put take(n) behind it, or leave repeat() out.",
+        "put "
+        "take(n) behind it, or leave repeat() out.",
         kManyDatapoints);
   }
   return source_->next();
