@@ -30,6 +30,18 @@ Node make_node(const Trace& trace, const c10::OperatorHandle& op, std::vector<Ar
   return node;
 }
 
+ValueId add_value_like(TraceEditor& editor, ValueId id, std::optional<at::ScalarType> dtype) {
+  Value value = editor.value(id);
+  value.storage = -1;
+  value.producer = -1;
+  if (dtype) {
+    value.storage_bytes /= static_cast<int64_t>(value.options.dtype().itemsize());
+    value.options = value.options.dtype(*dtype);
+    value.storage_bytes *= static_cast<int64_t>(value.options.dtype().itemsize());
+  }
+  return editor.add_value(std::move(value));
+}
+
 void replace_node(TraceEditor& editor, int32_t position, const c10::OperatorHandle& op,
                   std::vector<Argument> arguments, const std::vector<ValueId>& results) {
   Node node =

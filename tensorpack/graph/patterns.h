@@ -2,6 +2,7 @@
 // Short ways to ask what a node is, for passes that look for patterns.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "tensorpack/graph/trace_editor.h"
@@ -58,6 +59,9 @@ c10::OperatorHandle find_operator(const char* name, const char* overload = "");
 /// A node of `op`, with its reads filled in from its arguments.
 Node make_node(const Trace& trace, const c10::OperatorHandle& op, std::vector<Argument> arguments,
                const std::vector<ValueId>& results, const std::string& scope);
+
+/// A new value in memory of its own that lies as another one does, of another type if one is given.
+ValueId add_value_like(TraceEditor& editor, ValueId id, std::optional<at::ScalarType> dtype = {});
 
 /// Puts a node of `op` where another one stands, into its scope, and commits that.
 void replace_node(TraceEditor& editor, int32_t position, const c10::OperatorHandle& op,

@@ -426,15 +426,25 @@ at::Tensor channels_last(const at::Tensor& tensor) {
   return tensor.contiguous(at::MemoryFormat::ChannelsLast);
 }
 
+// How an image, and what is made of it by a convolution, are cut into the same tiles.
+struct Tilings {
+  Tiling image;
+  Tiling result;
+};
+
+Tilings tilings_of(const at::Tensor& image, const at::Tensor& result, const Padding& padding) {
+  const int64_t down = tiles_over(result.size(2)), across = tiles_over(result.size(3));
+  return {{image.size(0), image.size(2), image.size(3), image.size(1), down, across, padding[0],
+           padding[1]},
+          {result.size(0), result.size(2), result.size(3), result.size(1), down, across, 0, 0}};
+}
+
 // The convolution of an image with transformed filters: panels of the result's channels. False if
 // it is not finite.
 bool convolve(const at::Tensor& image, const at::Tensor& filters, const float* bias,
               const Padding& padding, const at::Tensor& result) {
   const int64_t inputs = image.size(1), outputs = result.size(1);
-  const int64_t down = tiles_over(result.size(2)), across = tiles_over(result.size(3));
-  const Tiling from{image.size(0), image.size(2), image.size(3), inputs,
-                    down,          across,        padding[0],    padding[1]};
-  const Tiling to{result.size(0), result.size(2), result.size(3), outputs, down, across, 0, 0};
+  const auto [from, to] = tilings_of(image, result, padding);
   const int64_t block = std::min(kBlock, from.tiles());
   const at::Tensor before = scratch(block * inputs);
   const at::Tensor after = scratch(block * outputs);
@@ -524,10 +534,7 @@ at::Tensor winograd_weight_gradient(const at::Tensor& grad, const at::Tensor& in
                                     const Padding& padding) {
   const at::Tensor outer = channels_last(grad), image = channels_last(input);
   const int64_t outputs = grad.size(1), inputs = input.size(1);
-  const int64_t down = tiles_over(grad.size(2)), across = tiles_over(grad.size(3));
-  const Tiling from{input.size(0), input.size(2), input.size(3), inputs,
-                    down,          across,        padding[0],    padding[1]};
-  const Tiling of_grad{grad.size(0), grad.size(2), grad.size(3), outputs, down, across, 0, 0};
+  const auto [from, of_grad] = tilings_of(input, grad, padding);
   const int64_t block = std::min(kBlock, from.tiles());
   const at::Tensor inputs_made = scratch(block * inputs);
   const at::Tensor grads_made = scratch(block * outputs);

@@ -127,12 +127,7 @@ class MaxPoolFusion {
                const std::vector<Backward>& backward) {
     const Node forward = editor_.node(nodes.back());
     const ValueId output = result_at(forward, 0);
-    Value made = editor_.value(output);
-    made.storage = -1;
-    made.producer = -1;
-    made.options = made.options.dtype(at::kByte);
-    made.storage_bytes /= static_cast<int64_t>(sizeof(float));
-    const ValueId places = editor_.add_value(std::move(made));
+    const ValueId places = add_value_like(editor_, output, at::kByte);
 
     put(nodes, make_node(editor_.trace(), pool_squares_operator(),
                          {tensor_argument(input), literal_argument(relu)}, {output, places},

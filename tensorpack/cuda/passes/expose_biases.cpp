@@ -80,18 +80,7 @@ class BiasExposure {
         !is_column_matrix(editor_.value(grad).sizes, editor_.value(grad).strides)) {
       return;
     }
-    const std::string scope = backward.scope;
-    c10::List<bool> without_bias = mask.toBoolList().copy();
-    without_bias.set(2, false);
-    Node& edited = editor_.edit(position);
-    edited.arguments[kConvolutionOutputMask] = literal_argument(without_bias);
-    edited.results[2].ids = {kNoValue};
-    editor_.disown(bias_grad);
-    editor_.insert(
-        position, make_node(editor_.trace(), find_operator("aten::sum", "dim_IntList"),
-                            {tensor_argument(grad), literal_argument(std::vector<int64_t>{0, 2, 3}),
-                             literal_argument(false), literal_argument({})},
-                            {bias_grad}, scope));
+    move_bias_gradient(editor_, position, position, grad);
     editor_.commit();
   }
 

@@ -81,12 +81,7 @@ class MaxPoolFusion {
     const PoolWindow window = window_of(forward, 1);
     const ValueId input = tensor_at(forward, 0), indices = result_at(forward, 1);
     const std::vector<int64_t> input_size = editor_.value(input).sizes;
-    Value made = editor_.value(indices);
-    made.storage = -1;
-    made.producer = -1;
-    made.options = made.options.dtype(at::kByte);
-    made.storage_bytes /= static_cast<int64_t>(sizeof(int64_t));
-    const ValueId places = editor_.add_value(std::move(made));
+    const ValueId places = add_value_like(editor_, indices, at::kByte);
 
     const std::vector<int32_t> backward = editor_.readers(indices);
     editor_.remove(position);

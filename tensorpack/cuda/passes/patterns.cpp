@@ -13,6 +13,22 @@ bool is_column_image(const Value& value, c10::DeviceType device) {
          is_column_matrix(value.sizes, value.strides);
 }
 
+void move_bias_gradient(TraceEditor& editor, int32_t convolution, int32_t here, ValueId grad) {
+  Node& node = editor.edit(convolution);
+  const ValueId bias_gradient = result_at(node, 2);
+  const std::string scope = node.scope;
+  c10::List<bool> mask = node.arguments[kConvolutionOutputMask].literal.toBoolList().copy();
+  mask.set(2, false);
+  node.arguments[kConvolutionOutputMask] = literal_argument(mask);
+  node.results[2].ids = {kNoValue};
+  editor.disown(bias_gradient);
+  editor.insert(here,
+                make_node(editor.trace(), find_operator("aten::sum", "dim_IntList"),
+                          {tensor_argument(grad), literal_argument(std::vector<int64_t>{0, 2, 3}),
+                           literal_argument(false), literal_argument({})},
+                          {bias_gradient}, scope));
+}
+
 ValueId Counters::in(TraceEditor& editor, c10::Device device) {
   if (id_ == kNoValue) {
     const at::Tensor counters = make_counters(device);

@@ -9,6 +9,10 @@ namespace tensorpack::cuda {
 /// True for images in channels_last on the device, whose columns the kernels can sum.
 bool is_column_image(const Value& value, c10::DeviceType device);
 
+/// Has a node of its own, at `here`, sum up `grad` for the bias, in place of the node
+/// `convolution`, which is a convolution's backward.
+void move_bias_gradient(TraceEditor& editor, int32_t convolution, int32_t here, ValueId grad);
+
 /// The constant in which column reductions of this trace count; made when first asked for.
 class Counters {
  public:

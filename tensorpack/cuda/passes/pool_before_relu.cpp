@@ -123,13 +123,6 @@ class PoolingFirst {
     editor_.commit();
   }
 
-  ValueId add_value_like(ValueId id) {
-    Value value = editor_.value(id);
-    value.storage = -1;
-    value.producer = -1;
-    return editor_.add_value(std::move(value));
-  }
-
   // The convolution without bias, pooling, and both on what is left.
   void move_forward(const Pooling& pooling) {
     Node& convolution = editor_.edit(pooling.convolution);
@@ -138,7 +131,7 @@ class PoolingFirst {
     std::erase(convolution.reads, editor_.value(bias.ids[0]).storage);
 
     const ValueId sum = tensor_at(editor_.node(pooling.relu), 0), pooled = made_by(pooling.pool);
-    const ValueId largest = add_value_like(pooled);
+    const ValueId largest = add_value_like(editor_, pooled);
     Node pool = editor_.node(pooling.pool);
     replace(pool, made_by(pooling.relu), sum);
     pool.results[0].ids = {largest};
@@ -153,7 +146,7 @@ class PoolingFirst {
   void move_backward(const Pooling& pooling) {
     const Node relu = editor_.node(pooling.relu_backward);
     const ValueId sum = tensor_at(editor_.node(pooling.relu), 0), pooled = made_by(pooling.pool);
-    const ValueId masked = add_value_like(pooled);
+    const ValueId masked = add_value_like(editor_, pooled);
     Node pool = editor_.node(pooling.pool_backward);
     const ValueId from = tensor_at(pool, 0);
     replace(pool, from, masked);
@@ -168,19 +161,7 @@ class PoolingFirst {
                              {tensor_argument(from), tensor_argument(pooled), relu.arguments[2]},
                              {masked}, relu.scope));
     if (pooling.convolution_backward >= 0) {
-      Node& convolution = editor_.edit(pooling.convolution_backward);
-      const ValueId bias_gradient = result_at(convolution, 2);
-      c10::List<bool> mask =
-          convolution.arguments[kConvolutionOutputMask].literal.toBoolList().copy();
-      mask.set(2, false);
-      convolution.arguments[kConvolutionOutputMask] = literal_argument(mask);
-      convolution.results[2].ids = {kNoValue};
-      editor_.disown(bias_gradient);
-      editor_.insert(
-          here, make_node(editor_.trace(), find_operator("aten::sum", "dim_IntList"),
-                          {tensor_argument(masked), literal_argument(std::vector<int64_t>{0, 2, 3}),
-                           literal_argument(false), literal_argument({})},
-                          {bias_gradient}, convolution.scope));
+      move_bias_gradient(editor_, pooling.convolution_backward, here, masked);
     }
     editor_.insert(here, std::move(pool));
   }
