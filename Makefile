@@ -30,11 +30,11 @@ test: SETUP += --test
 test: build ## Run the tests: make test LABEL=unit
 	@ctest --preset $(PRESET) $(if $(LABEL),-L '$(LABEL)')
 
-soak: build ## Kill and resume trainings: make soak, or make soak ARGS="--kills 200 --example"
+soak: build ## Kill and resume trainings: make soak, or make soak ARGS="--kills 200"
 ifdef ARGS
-	@$(BUILD)/tests/train/soak $(ARGS)
+	@OMP_NUM_THREADS=1 $(BUILD)/tests/train/soak $(ARGS)
 else
-	@OMP_NUM_THREADS=1 $(BUILD)/tests/train/soak --kills 200
+	@OMP_NUM_THREADS=1 $(BUILD)/tests/train/soak --small --kills 200
 	@OMP_NUM_THREADS=1 $(BUILD)/tests/train/soak --ranks 2 --kills 50
 	@OMP_NUM_THREADS=1 $(BUILD)/tests/train/soak --ranks 32 --kills 2
 endif

@@ -2,11 +2,11 @@
 // Kills a training again and again, resumes it, and compares what comes out with a training that
 // was left alone: variables, states, statistics and recorded costs must be the same bits.
 //
-//   soak [--kills 200] [--seed 1] [--power-cut] [--example] [--ranks 1]
+//   soak [--kills 200] [--seed 1] [--power-cut] [--small] [--ranks 1]
 //
-// With --power-cut only what was synchronized to the disk is there after a kill; with --example the
-// training is the one on Fashion-MNIST; with --ranks it is made by several processes, one of which
-// is killed: the others must end by themselves.
+// The training is the example on Fashion-MNIST; with --small it is one of a second. With
+// --power-cut only what was synchronized to the disk is there after a kill; with --ranks a small
+// training is made by several processes, one of which is killed: the others must end by themselves.
 #include <ATen/ATen.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -38,7 +38,7 @@ struct Flags {
   int64_t kills = 200;
   int64_t seed = 1;
   int64_t ranks = 1;
-  bool example = false;
+  bool small = false;
   bool power_cut = false;
 };
 
@@ -47,38 +47,33 @@ Flags parse(const std::vector<std::string>& words) {
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     const bool has_number = i + 1 < words.size() && parse_integer(words[i + 1]).has_value();
-    if (word == "--example" || word == "--power-cut") {
-      (word == "--example" ? flags.example : flags.power_cut) = true;
+    if (word == "--small" || word == "--power-cut") {
+      (word == "--small" ? flags.small : flags.power_cut) = true;
       continue;
     }
     const std::map<std::string, int64_t*> numbers = {
         {"--kills", &flags.kills}, {"--seed", &flags.seed}, {"--ranks", &flags.ranks}};
     TP_CHECK(has_number && numbers.contains(word), "soak",
-             "'{}' is not understood. Usage: soak [--kills N] [--seed N] [--power-cut] [--example] "
+             "'{}' is not understood. Usage: soak [--kills N] [--seed N] [--power-cut] [--small] "
              "[--ranks N].",
              word);
     *numbers.at(word) = std::stoll(words[++i]);
   }
+  flags.small |= flags.ranks > 1;
   return flags;
 }
 
-std::vector<std::string> program(bool example, const fs::path& dir) {
-  if (example) {
-    return {TENSORPACK_EXAMPLES "/fashion_mnist",
-            "--resume",
-            "--epochs",
-            "3",
-            "--logdir",
-            dir.string()};
-  }
-  return {TENSORPACK_TRAIN_CHILD, "resume", dir.string(), "8", "1000000", "15"};
+std::vector<std::string> program(bool small, const fs::path& dir) {
+  if (small) return {TENSORPACK_TRAIN_CHILD, "resume", dir.string(), "8", "1000000", "15"};
+  return {
+      TENSORPACK_EXAMPLES "/fashion_mnist", "--resume", "--epochs", "3", "--logdir", dir.string()};
 }
 
-std::vector<std::string> command(int64_t ranks, bool example, const fs::path& dir) {
+std::vector<std::string> command(int64_t ranks, bool small, const fs::path& dir) {
   std::vector<std::string> words;
   if (ranks > 1)
     words = {TENSORPACK_TP, "launch", "-n", std::to_string(ranks), "--grace", "3", "--"};
-  for (std::string& word : program(example, dir)) words.push_back(std::move(word));
+  for (std::string& word : program(small, dir)) words.push_back(std::move(word));
   return words;
 }
 
@@ -93,7 +88,7 @@ std::vector<pid_t> children_of(pid_t parent) {
 // A training whose output is appended to a file.
 struct Training {
   int64_t ranks = 1;
-  bool example = false;
+  bool small = false;
   bool power_cut = false;
   fs::path dir = {};
 
@@ -101,7 +96,7 @@ struct Training {
   fs::path on_disk() const { return dir.string() + ".on_disk"; }
 
   pid_t start() const {
-    std::vector<std::string> words = command(ranks, example, dir);
+    std::vector<std::string> words = command(ranks, small, dir);
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
@@ -210,9 +205,9 @@ void compare(const fs::path& alone, const fs::path& killed) {
 
 void soak(const Flags& flags) {
   const TempDir work;
-  const Training alone{.ranks = flags.ranks, .example = flags.example, .dir = work / "alone"};
+  const Training alone{.ranks = flags.ranks, .small = flags.small, .dir = work / "alone"};
   const Training killed{.ranks = flags.ranks,
-                        .example = flags.example,
+                        .small = flags.small,
                         .power_cut = flags.power_cut,
                         .dir = work / "killed"};
   std::mt19937_64 random(static_cast<uint64_t>(flags.seed));
