@@ -10,6 +10,7 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <future>
 
 #include "tensorpack/graph/exchange.h"
 #include "tensorpack/graph/phase_log.h"
@@ -215,7 +216,10 @@ std::vector<at::Tensor> GraphRunner::warm_up(Variant& variant,
   const PhaseLog phase(op_name_, c10::Device(c10::kCUDA, space_->device), "warming up");
   // Memory of the recording is of the other stream: without use from here on.
   c10::cuda::CUDACachingAllocator::emptyCache();
-  release_host_memory();
+  releasing_ = std::async(std::launch::async, [device = space_->device] {  // longer than a step
+    c10::cuda::set_device(device);
+    release_host_memory();
+  });
   const Detour on_capture_stream(space_->stream);
   const WaitWatch watch(program_);
   std::vector<at::Tensor> values = copies_of(run_and_remember(with_decided(inputs)));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 namespace tensorpack {
 namespace {
@@ -27,6 +28,30 @@ TEST(ComparisonTest, NamesWhatDiffers) {
   EXPECT_EQ(describe(found[1]), "the variable 'b'");
   EXPECT_EQ(part_of(program, found).outputs.size(), 1);
   EXPECT_EQ(part_of(program, found).variables.size(), 1);
+}
+
+// Each but the empty one, and each is named alone.
+TEST(ComparisonTest, ComparesResultsOfAllTypesTogether) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const NamedTensors results = {
+      {"bfloat16", at::tensor({1.0f, 2.0f}).to(at::kBFloat16)},
+      {"complex", at::complex(at::tensor({1.0f}), at::tensor({2.0f}))},
+      {"double", at::tensor({1.0, 2.0})},
+      {"empty", at::empty({0})},
+      {"infinite", at::tensor({infinity, 1.0f})},
+      {"label", at::tensor({1, 2})},
+      {"nan", at::tensor({std::nanf(""), 1.0f})},
+  };
+  EXPECT_TRUE(differences({.outputs = results}, {.outputs = results}, {}).empty());
+  for (const auto& [name, value] : results) {
+    NamedTensors rounded = results, other = results;
+    if (value.is_floating_point()) rounded[name] = value * (1 + 1e-5);
+    EXPECT_TRUE(differences({.outputs = results}, {.outputs = rounded}, {}).empty()) << name;
+    other[name] = -value - 1;
+    const auto found = differences({.outputs = results}, {.outputs = other}, {});
+    ASSERT_EQ(found.size(), value.numel() > 0) << name;
+    for (const Difference& difference : found) EXPECT_EQ(difference.name, name);
+  }
 }
 
 TEST(ComparisonTest, NoiseIsTheLargestDifferenceOfEachElement) {
