@@ -221,12 +221,15 @@ Variable& Graph::create_variable(const std::string& name, at::IntArrayRef shape,
   const Timer timer;
   const Unwatched unwatched;
   at::NoGradGuard no_grad;
-  // Drawn on the CPU, so that a seed gives the same model on every device.
-  at::Tensor value = at::zeros(shape, at::TensorOptions(options.dtype));
+  at::Tensor value;
   if (options.init) {
+    // Drawn on the CPU, so that a seed gives the same model on every device.
+    value = at::zeros(shape, at::TensorOptions(options.dtype));
     options.init(value, at::detail::createCPUGenerator(derive_seed(seed_, name)));
+    value = value.to(device);
+  } else {
+    value = at::zeros(shape, at::TensorOptions(options.dtype).device(device));
   }
-  value = value.to(device);
   if (options.channels_last && value.dim() == 4 && wants_channels_last()) {
     value = value.contiguous(at::MemoryFormat::ChannelsLast);
   }
