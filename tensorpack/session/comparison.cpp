@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -23,20 +24,31 @@ constexpr double kIllDefined = 0.05;
 // What kernels compute, read together: waiting for each number would take longer than computing it.
 class Scalars {
  public:
-  /// The number's place. Not after the first was read.
-  size_t add(const at::Tensor& scalar) {
-    scalars_.push_back(scalar);
-    return scalars_.size() - 1;
+  struct Place {
+    at::ScalarType type;
+    size_t index;
+  };
+
+  Place add(const at::Tensor& scalar) {
+    std::vector<at::Tensor>& list = lists_[scalar.scalar_type()].scalars;
+    list.push_back(scalar);
+    return {scalar.scalar_type(), list.size() - 1};
   }
 
-  double operator[](size_t place) {
-    if (!numbers_.defined()) numbers_ = at::stack(scalars_).to(at::kDouble).cpu();
-    return numbers_.data_ptr<double>()[place];
+  /// Once everything is added.
+  double operator[](Place place) {
+    List& list = lists_.at(place.type);
+    if (!list.numbers.defined()) list.numbers = at::stack(list.scalars).cpu().to(at::kDouble);
+    return list.numbers.data_ptr<double>()[place.index];
   }
 
  private:
-  std::vector<at::Tensor> scalars_;
-  at::Tensor numbers_;
+  // Of one type: one kernel puts them side by side.
+  struct List {
+    std::vector<at::Tensor> scalars = {};
+    at::Tensor numbers = {};
+  };
+  std::map<at::ScalarType, List> lists_;
 };
 
 // To be asked when everything is measured.
@@ -89,10 +101,10 @@ Verdict is_equal_as_measured(Scalars& scalars, const at::Tensor& expected, const
   // On a GPU this waits.
   if ((!is_rounded || value.is_cpu()) && at::equal(expected, value)) return known(true);
   if (!is_rounded || expected.numel() == 0) return known(is_rounded);
-  const size_t nan = scalars.add(is_nan_in_one(expected, value));
-  const size_t difference = scalars.add(largest_magnitude(expected - value));
-  const size_t scale = scalars.add(largest_magnitude(change_from(start, expected)));
-  const size_t largest = scalars.add(largest_magnitude(expected));
+  const auto nan = scalars.add(is_nan_in_one(expected, value));
+  const auto difference = scalars.add(largest_magnitude(expected - value));
+  const auto scale = scalars.add(largest_magnitude(change_from(start, expected)));
+  const auto largest = scalars.add(largest_magnitude(expected));
   const double epsilon = epsilon_of(expected.scalar_type());
   return [=, &scalars] {
     const double rounding = 4 * epsilon * scalars[largest];
@@ -109,15 +121,15 @@ Verdict is_equal_within(Scalars& scalars, const at::Tensor& function_spread,
   if (!may_differ || !have_difference(expected, value) || expected.numel() == 0) {
     return known(false);
   }
-  const auto mean_of = [&scalars](const at::Tensor& spread) -> std::optional<size_t> {
+  const auto mean_of = [&scalars](const at::Tensor& spread) -> std::optional<Scalars::Place> {
     if (!spread.defined()) return std::nullopt;
     return scalars.add(mean_magnitude(spread));
   };
-  const size_t nan = scalars.add(is_nan_in_one(expected, value));
-  const size_t difference = scalars.add(mean_magnitude(expected - value));
-  const size_t scale = scalars.add(mean_magnitude(change_from(start, expected)));
-  const std::optional<size_t> of_function = mean_of(function_spread);
-  const std::optional<size_t> of_program = mean_of(program_spread);
+  const auto nan = scalars.add(is_nan_in_one(expected, value));
+  const auto difference = scalars.add(mean_magnitude(expected - value));
+  const auto scale = scalars.add(mean_magnitude(change_from(start, expected)));
+  const std::optional<Scalars::Place> of_function = mean_of(function_spread);
+  const std::optional<Scalars::Place> of_program = mean_of(program_spread);
   return [=, &scalars] {
     double noise = of_function ? scalars[*of_function] : 0;
     if (noise > kIllDefined * scalars[scale] && of_program) noise += scalars[*of_program];
