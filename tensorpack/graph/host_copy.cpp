@@ -15,7 +15,7 @@
 namespace tensorpack {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{1} << 30;
+constexpr int64_t kMostBytes = int64_t{5} << 28;
 constexpr int64_t kChunkBytes = int64_t{1} << 25;
 constexpr int64_t kAlignment = 64;
 

@@ -9,8 +9,6 @@
 #include <optional>
 #include <utility>
 
-#include "tensorpack/graph/host_copy.h"
-
 namespace tensorpack {
 namespace {
 
@@ -151,17 +149,16 @@ bool is_equal(const at::Tensor& expected, const at::Tensor& value, const at::Ten
   return is_equal_as_measured(scalars, on(device, expected), value, on(device, start))();
 }
 
-void widen(Outcome& spread, const Outcome& run, const Outcome& again, c10::Device device) {
+void widen(Outcome& spread, const Outcome& run, Outcome again, c10::Device device) {
   const auto widen_each = [device](NamedTensors& spread, const NamedTensors& one,
                                    const NamedTensors& other) {
     for (const auto& [name, value] : one) {
-      const at::Tensor again = find(other, name);
+      at::Tensor again = find(other, name);
       if (!have_difference(value, again)) continue;
       const at::Tensor difference = magnitudes(on(device, value) - on(device, again));
       at::Tensor& largest = spread[name];
-      const at::Tensor widest =
-          largest.defined() ? at::maximum(on(device, largest), difference) : difference;
-      largest = device.is_cpu() ? widest : host_copy(widest);
+      again.copy_(largest.defined() ? at::maximum(on(device, largest), difference) : difference);
+      largest = again;
     }
   };
   widen_each(spread.outputs, run.outputs, again.outputs);
@@ -172,34 +169,56 @@ std::string describe(const Difference& difference) {
   return (difference.is_variable ? "the variable '" : "the tensor '") + difference.name + "'";
 }
 
-std::vector<Difference> differences(const Outcome& function, const Outcome& program,
-                                    const NamedTensors& start, const Noise& noise,
-                                    c10::Device device) {
+namespace {
+
+// What the two results, and what the variable was before, if it is one, are judged by.
+using Judge = std::function<Verdict(Scalars&, const Difference& place, const at::Tensor& expected,
+                                    const at::Tensor& value, const at::Tensor& start)>;
+
+std::vector<Difference> find_differences(const Outcome& function, const Outcome& program,
+                                         const NamedTensors& start, c10::Device device,
+                                         const Judge& judge) {
   Scalars scalars;
   std::vector<std::pair<Difference, Verdict>> verdicts;
   const auto compare = [&](NamedTensors Outcome::*part, bool is_variable) {
-    for (const auto& [name, result] : program.*part) {
-      const auto on_device = [&, &name = name](const NamedTensors& tensors) {
-        return on(device, find(tensors, name));
-      };
-      const at::Tensor value = on(device, result);
-      const at::Tensor expected = on_device(function.*part);
-      const at::Tensor from = is_variable ? on_device(start) : at::Tensor();
-      Verdict is_equal = is_equal_as_measured(scalars, expected, value, from);
-      Verdict is_noise =
-          is_equal_within(scalars, on_device(noise.of_function.*part),
-                          on_device(noise.of_program.*part), noise.share, expected, value, from);
-      verdicts.emplace_back(Difference{is_variable, name},
-                            [is_equal, is_noise] { return is_equal() || is_noise(); });
+    for (const auto& [name, value] : program.*part) {
+      const Difference place{is_variable, name};
+      const at::Tensor expected = on(device, find(function.*part, name));
+      const at::Tensor from = is_variable ? on(device, find(start, name)) : at::Tensor();
+      verdicts.emplace_back(place, judge(scalars, place, expected, on(device, value), from));
     }
   };
   compare(&Outcome::outputs, /*is_variable=*/false);
   compare(&Outcome::variables, /*is_variable=*/true);
   std::vector<Difference> found;
-  for (const auto& [difference, agrees] : verdicts) {
-    if (!agrees()) found.push_back(difference);
+  for (const auto& [place, agrees] : verdicts) {
+    if (!agrees()) found.push_back(place);
   }
   return found;
+}
+
+}  // namespace
+
+std::vector<Difference> differences(const Outcome& function, const Outcome& program,
+                                    const NamedTensors& start, c10::Device device) {
+  return find_differences(function, program, start, device,
+                          [](Scalars& scalars, const Difference&, const at::Tensor& expected,
+                             const at::Tensor& value, const at::Tensor& start) {
+                            return is_equal_as_measured(scalars, expected, value, start);
+                          });
+}
+
+std::vector<Difference> beyond(const Noise& noise, const Outcome& function, const Outcome& program,
+                               const NamedTensors& start, c10::Device device) {
+  return find_differences(
+      function, program, start, device,
+      [&](Scalars& scalars, const Difference& place, const at::Tensor& expected,
+          const at::Tensor& value, const at::Tensor& start) {
+        const auto part = place.is_variable ? &Outcome::variables : &Outcome::outputs;
+        return is_equal_within(scalars, on(device, find(noise.of_function.*part, place.name)),
+                               on(device, find(noise.of_program.*part, place.name)), noise.share,
+                               expected, value, start);
+      });
 }
 
 Outcome part_of(const Outcome& outcome, const std::vector<Difference>& names) {

@@ -32,9 +32,8 @@ struct Noise {
   Outcome of_program = {};
 };
 
-/// Adds what two more runs show. Computed on `device`, kept in the memory of the host.
-void widen(Outcome& spread, const Outcome& run, const Outcome& again,
-           c10::Device device = c10::kCPU);
+/// Adds what two more runs show. Computed on `device`; kept in the memory of `again`.
+void widen(Outcome& spread, const Outcome& run, Outcome again, c10::Device device = c10::kCPU);
 
 /// A result on which function and program disagree.
 struct Difference {
@@ -48,8 +47,11 @@ std::string describe(const Difference& difference);
 /// All of them, outputs first. `start` has the variables before the run. Compared on `device`, one
 /// result after the other, wherever they are: the host takes a second for what a GPU does at once.
 std::vector<Difference> differences(const Outcome& function, const Outcome& program,
-                                    const NamedTensors& start, const Noise& noise = {},
-                                    c10::Device device = c10::kCPU);
+                                    const NamedTensors& start, c10::Device device = c10::kCPU);
+
+/// Of results that differ, those that do by more than noise.
+std::vector<Difference> beyond(const Noise& noise, const Outcome& function, const Outcome& program,
+                               const NamedTensors& start, c10::Device device = c10::kCPU);
 
 /// What a run gave under those names.
 Outcome part_of(const Outcome& outcome, const std::vector<Difference>& names);

@@ -193,8 +193,8 @@ ProgramExecutor::Request& ProgramExecutor::prepare_anew(const Op& op,
     known->requests.push_back(std::make_unique<Request>(fetches, distinct, known->trace, program));
     return *known->requests.back();
   }
-  // Of the state, and of what the function makes of it to verify.
-  const HostCopiesAhead copies(op.device(), (options_.verify ? 2 : 1) * bytes_of_variables(graph_));
+  // Of the state, and of what function and program make of it, twice, to verify.
+  const HostCopiesAhead copies(op.device(), (options_.verify ? 5 : 1) * bytes_of_variables(graph_));
   Variant variant = record_variant(op, inputs, guard);
   LoweredProgram& program = program_for(op, variant, inputs, names, guard);
   variant.requests.push_back(std::make_unique<Request>(fetches, distinct, variant.trace, program));

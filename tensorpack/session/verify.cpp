@@ -118,7 +118,7 @@ class Verification {
     Disagreement found{.what = describe(suspects[0])};
     const Noise noise{.share = op_.device().is_cuda() ? kNoiseOfCuda : 0};
     const size_t beyond_tolerance = suspects.size();
-    suspects = compare(part_of(function, suspects), part_of(program, suspects), start, noise);
+    suspects = still_beyond(noise, suspects, function, program, start);
     log::debug("Op '{}': of {} results {} differ, {} by more than usual noise.", op_.name(),
                function.outputs.size() + function.variables.size(), beyond_tolerance,
                suspects.size());
@@ -188,15 +188,22 @@ class Verification {
       widen(noise.of_function, function, run_function(offset, &suspects), op_.device());
       widen(noise.of_program, program, kept(part_of(run_program(runner, offset), suspects), offset),
             op_.device());
-      suspects = compare(part_of(function, suspects), part_of(program, suspects), start, noise);
+      suspects = still_beyond(noise, suspects, function, program, start);
     }
     return suspects;
   }
 
-  Suspects compare(const Outcome& function, const Outcome& program, const NamedTensors& start,
-                   const Noise& noise = {}) const {
+  Suspects compare(const Outcome& function, const Outcome& program,
+                   const NamedTensors& start) const {
     const PhaseLog phase(op_.name(), op_.device(), "comparing");
-    return differences(function, program, start, noise, op_.device());
+    return differences(function, program, start, op_.device());
+  }
+
+  Suspects still_beyond(const Noise& noise, const Suspects& suspects, const Outcome& function,
+                        const Outcome& program, const NamedTensors& start) const {
+    const PhaseLog phase(op_.name(), op_.device(), "comparing with noise");
+    return beyond(noise, part_of(function, suspects), part_of(program, suspects), start,
+                  op_.device());
   }
 
   // Its results; if `names` is given, those alone.
