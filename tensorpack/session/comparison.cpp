@@ -9,6 +9,8 @@
 #include <optional>
 #include <utility>
 
+#include "tensorpack/graph/operator_watch.h"
+
 namespace tensorpack {
 namespace {
 
@@ -150,6 +152,7 @@ bool is_equal(const at::Tensor& expected, const at::Tensor& value, const at::Ten
 }
 
 void widen(Outcome& spread, const Outcome& run, Outcome again, c10::Device device) {
+  const Unwatched unwatched;
   const auto widen_each = [device](NamedTensors& spread, const NamedTensors& one,
                                    const NamedTensors& other) {
     for (const auto& [name, value] : one) {
@@ -178,6 +181,7 @@ using Judge = std::function<Verdict(Scalars&, const Difference& place, const at:
 std::vector<Difference> find_differences(const Outcome& function, const Outcome& program,
                                          const NamedTensors& start, c10::Device device,
                                          const Judge& judge) {
+  const Unwatched unwatched;  // thousands of small operators
   Scalars scalars;
   std::vector<std::pair<Difference, Verdict>> verdicts;
   const auto compare = [&](NamedTensors Outcome::*part, bool is_variable) {

@@ -235,6 +235,7 @@ class Verification {
   // To last while something else runs, without the offset it started with.
   Outcome kept(Outcome outcome, double offset = 0) const {
     const PhaseLog phase(op_.name(), op_.device(), "keeping results");
+    const Unwatched unwatched;
     for (auto& [name, value] : outcome.outputs) value = host_copy(value);
     for (auto& [name, value] : outcome.variables) {
       const Variable& variable = graph_.variables().at(name);
