@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include "tensorpack/graph/phase_log.h"
+#include "tensorpack/graph/results_on_host.h"
 
 namespace tensorpack {
 namespace {
@@ -36,7 +37,9 @@ RecordedOp record_op(Graph& graph, const Op& op, const std::vector<at::Tensor>& 
   for (const Variable& variable : graph.variables().all()) {
     options.variables.emplace_back(variable.name, variable.tensor);
   }
-  options.function = [&] { return op.state().body(recorded.inputs); };
+  options.function = [&] {
+    return ResultsOnHostScope::run([&] { return op.state().body(recorded.inputs); }, op.device());
+  };
   options.kept_layer_outputs = op.state().looked_up;
   options.is_output = [&op](const std::string& name) { return op.has_output(name); };
   recorded.recording = record(options);
