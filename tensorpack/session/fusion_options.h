@@ -21,6 +21,7 @@ struct FusionOptions {
   bool batch_casts = true;              ///< many small casts as one operator
   bool memsets = true;                  ///< memory is cleared by kernels in captured graphs
   bool side_stream = true;              ///< small gradients of weights, beside the other gradients
+  bool recompute = false;               ///< on CUDA: what is cheap is made again, to save memory
   c10::DeviceType device = c10::kCUDA;  ///< where; the kernels' stand-ins run on any
 
   static FusionOptions none() {
@@ -35,7 +36,8 @@ struct FusionOptions {
             .updates = false,
             .batch_casts = false,
             .memsets = false,
-            .side_stream = false};
+            .side_stream = false,
+            .recompute = false};
   }
 };
 

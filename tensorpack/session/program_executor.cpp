@@ -11,6 +11,7 @@
 
 #include "tensorpack/graph/phase_log.h"
 #include "tensorpack/graph/record_op.h"
+#include "tensorpack/graph/results_on_host.h"
 #include "tensorpack/graph/state_guard.h"
 #include "tensorpack/session/verify.h"
 #include "tensorpack/utils/error.h"
@@ -172,6 +173,7 @@ ProgramExecutor::Request& ProgramExecutor::prepare_anew(const Op& op,
                                                         const std::vector<std::string>& fetches) {
   const std::lock_guard lock(preparation_mutex());
   const FunctionScope scope(options_.precision);
+  const ResultsOnHostScope results_on_host(lowering_->saves_memory(op));
   StateGuard guard(graph_, {op.state().generator});
   Variants& variants = variants_[&op.state()];
   Variant* known = find_variant(variants, inputs);
@@ -234,6 +236,7 @@ void ProgramExecutor::verify_again_if_due(const Op& op, Variant& variant, Lowere
   if (!options_.verify || std::find(due.begin(), due.end(), program.runs) == due.end()) return;
   const std::lock_guard lock(preparation_mutex());
   const FunctionScope scope(options_.precision);
+  const ResultsOnHostScope results_on_host(lowering_->saves_memory(op));
   StateGuard guard(graph_, {op.state().generator});
   guard.add(variant.foreign.saved_again());
   guard.save_what_is_written_by(variant.trace);

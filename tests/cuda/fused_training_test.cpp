@@ -5,6 +5,7 @@
 #include "examples/models/resnet.h"
 #include "examples/models/transformer.h"
 #include "tensorpack/cuda/passes/passes.h"
+#include "tensorpack/session/device_memory.h"
 #include "tests/cuda/device.h"
 
 namespace tensorpack::test {
@@ -100,6 +101,45 @@ TEST_F(FusedTrainingTest, TransformersLearnTheSame) {
       },
       Precision::kBFloat16,
       {"tensorpack::layer_norm", "tensorpack::layer_norm_backward", "tensorpack::cross_entropy"});
+}
+
+// ---- making things again
+
+class RecomputeTrainingTest : public CudaTest {
+ protected:
+  // Some steps from the same weights; what they cost, and the weights.
+  static std::vector<Tensor> train(bool recompute, int64_t* peak = nullptr) {
+    torch::manual_seed(3);
+    Training training(resnet, {{"image", {-1, 3, 32, 32}}, {"label", {-1}, at::kLong}});
+    Session session(training.graph, {.precision = Precision::kBFloat16,
+                                     .deterministic = true,
+                                     .fusion = {.recompute = recompute}});
+    reset_peak_device_memory();
+    std::vector<Tensor> found;
+    for (int i = 0; i < kSteps; ++i) {
+      const Feeds feeds{{"image", torch::randn({256, 3, 32, 32})},
+                        {"label", torch::randint(0, 10, {256}, at::kLong)}};
+      found.push_back(session.run(training.op, {"cost"}, feeds)[0]);
+    }
+    if (peak != nullptr) *peak = peak_device_memory()[0];
+    for (Variable* variable : training.graph.variables().trainable()) {
+      found.push_back(variable->tensor.detach().clone());
+    }
+    return found;
+  }
+};
+
+TEST_F(RecomputeTrainingTest, ChangesNoBit) {
+  const std::vector<Tensor> kept = train(false), made_again = train(true);
+  ASSERT_EQ(kept.size(), made_again.size());
+  for (size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(torch::equal(kept[i], made_again[i])) << i;
+}
+
+TEST_F(RecomputeTrainingTest, TakesLessMemoryFromTheFirstStepOn) {
+  int64_t kept = 0, made_again = 0;
+  train(false, &kept);
+  train(true, &made_again);
+  EXPECT_LT(static_cast<double>(made_again), 0.9 * static_cast<double>(kept));
 }
 
 }  // namespace

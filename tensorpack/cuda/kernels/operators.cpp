@@ -57,6 +57,21 @@ BatchNormResults run_batch_norm_act(const at::Tensor& input, const MaybeTensor& 
       [&] { return batch_norm_act_unfused(arguments); });
 }
 
+at::Tensor run_batch_norm_act_again(const at::Tensor& input, const MaybeTensor& weight,
+                                    const MaybeTensor& bias, const MaybeTensor& residual,
+                                    const at::Tensor& mean, const at::Tensor& invstd, bool relu) {
+  const BatchNormArguments arguments{
+      .input = input, .weight = weight, .bias = bias, .residual = residual, .relu = relu};
+  return choose(
+      input,
+      [&](const Launcher& launcher) {
+        return batch_norm_act_again(arguments, {mean, invstd}, launcher);
+      },
+      [&] {
+        return batch_norm_act_again_unfused(arguments, {mean, invstd});
+      });
+}
+
 BatchNormGradients run_batch_norm_act_backward(const at::Tensor& grad, const MaybeTensor& other,
                                                const at::Tensor& input, const MaybeTensor& output,
                                                const MaybeTensor& weight, const MaybeTensor& bias,
@@ -205,6 +220,7 @@ bool launches_kernels(const c10::OperatorHandle& op) {
   static const std::set<std::string> names = {
       "adam_",
       "batch_norm_act",
+      "batch_norm_act_again",
       "batch_norm_act_backward",
       "bias_relu",
       "bias_relu_backward",
@@ -224,6 +240,9 @@ bool launches_kernels(const c10::OperatorHandle& op) {
 }
 
 c10::OperatorHandle batch_norm_act_operator() { return find("tensorpack::batch_norm_act"); }
+c10::OperatorHandle batch_norm_act_again_operator() {
+  return find("tensorpack::batch_norm_act_again");
+}
 c10::OperatorHandle batch_norm_act_backward_operator() {
   return find("tensorpack::batch_norm_act_backward");
 }
@@ -245,6 +264,9 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
       "batch_norm_act(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!)? running_mean, "
       "Tensor(b!)? running_var, Tensor? residual, Tensor counters, float momentum, float eps, "
       "bool relu) -> (Tensor, Tensor, Tensor)");
+  library.def(
+      "batch_norm_act_again(Tensor input, Tensor? weight, Tensor? bias, Tensor? residual, "
+      "Tensor mean, Tensor invstd, bool relu) -> Tensor");
   library.def(
       "batch_norm_act_backward(Tensor grad, Tensor? other, Tensor input, Tensor? output, "
       "Tensor? weight, Tensor? bias, Tensor mean, Tensor invstd, Tensor counters, int mask, "
@@ -277,6 +299,7 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
 
 TORCH_LIBRARY_IMPL(tensorpack, CompositeExplicitAutograd, library) {
   library.impl("batch_norm_act", run_batch_norm_act);
+  library.impl("batch_norm_act_again", run_batch_norm_act_again);
   library.impl("batch_norm_act_backward", run_batch_norm_act_backward);
   library.impl("bias_relu", run_bias_relu);
   library.impl("bias_relu_backward", run_bias_relu_backward);

@@ -39,6 +39,7 @@ void optimize(Trace& trace, const std::vector<std::string>& fetches, const Fusio
     if (options.updates) feed_updates(trace, options.device);
   }
   if (options.batch_casts) batch_casts(trace, options.device);
+  if (options.recompute) recompute(trace, options.device);
   if (options.side_stream) use_side_stream(trace, options.device);
 }
 
