@@ -14,6 +14,7 @@ struct GpuTask {
   int64_t batch = 0;
   int64_t size = 0;                ///< side of an image, or tokens of a text
   std::string precision = "tf32";  ///< or "bf16": autocast with float32 weights
+  bool recompute = false;          ///< ours makes again what is cheap, to save memory
   bool channels_last = false;      ///< of the input, and of the peers' model
   bool host_data = false;  ///< shuffled from the host's memory instead of one batch on the device
   bool jpeg_data = false;  ///< decoded from the files in the folder TENSORPACK_BENCH_JPEGS
