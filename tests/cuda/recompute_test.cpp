@@ -37,7 +37,8 @@ class Blocks {
   }
 
   // A step of training, as it is fused on CUDA.
-  Trace step(const std::vector<std::string>& fetches, bool residual) const {
+  Trace step(const std::vector<std::string>& fetches, bool residual,
+             const FusionOptions& options = {.side_stream = false, .device = at::kCPU}) const {
     Trace trace = trace_of({images()}, variables(), [&](const Tensors& in) -> NamedTensors {
       at::Tensor y = in[0] * 2;
       at::Tensor middle;
@@ -52,7 +53,7 @@ class Blocks {
       for (size_t i = 0; i < weights_.size(); ++i) weights_[i].sub_(gradients[i], 1e-4);
       return {{"cost", cost}, {"middle", middle}};
     });
-    cuda::optimize(trace, fetches, {.side_stream = false, .device = at::kCPU});
+    cuda::optimize(trace, fetches, options);
     return trace;
   }
 
@@ -114,6 +115,14 @@ TEST(RecomputeTest, ASecondTimeGainsNothing) {
   const int64_t once = MemoryUse(trace).peak();
   recompute(trace, at::kCPU);
   EXPECT_EQ(MemoryUse(trace).peak(), once);
+}
+
+TEST(RecomputeTest, NothingIsHeldForASideStream) {
+  const Blocks blocks(3);
+  for (const bool again : {false, true}) {
+    const Trace trace = blocks.step({"cost"}, true, {.recompute = again, .device = at::kCPU});
+    EXPECT_EQ(count(trace, "tensorpack::join_side_stream") > 0, !again);
+  }
 }
 
 // ---- what may be made again

@@ -40,7 +40,8 @@ void optimize(Trace& trace, const std::vector<std::string>& fetches, const Fusio
   }
   if (options.batch_casts) batch_casts(trace, options.device);
   if (options.recompute) recompute(trace, options.device);
-  if (options.side_stream) use_side_stream(trace, options.device);
+  // What is read there is held longer.
+  if (options.side_stream && !options.recompute) use_side_stream(trace, options.device);
 }
 
 }  // namespace tensorpack::cuda
