@@ -83,7 +83,7 @@ TEST(RecomputeTest, TheStepIsTheSame) {
     Trace trace = blocks.step({"cost"}, residual);
     const Tensors expected = outcome_of(trace, {batch}, blocks.variables());
     ASSERT_GT(recompute(trace, at::kCPU), 0);
-    expect_close(expected, outcome_of(trace, {batch}, blocks.variables()));
+    cuda::expect_close(expected, outcome_of(trace, {batch}, blocks.variables()));
   }
 }
 
