@@ -11,6 +11,7 @@
 #include "benchmarks/gpu/accuracy.h"
 #include "benchmarks/gpu/contest.h"
 #include "benchmarks/gpu/fused.h"
+#include "benchmarks/gpu/jpeg.h"
 #include "benchmarks/gpu/serve.h"
 #include "benchmarks/gpu/towers.h"
 #include "tensorpack/utils/error.h"
@@ -169,6 +170,7 @@ int run(int argc, char** argv) {
   for (const GpuTask& task : gpu_tasks(flags.tiny)) program.add(task);
   if (flags.list || flags.contest.device == "cuda") {
     add_fused_benchmarks(suite);
+    add_jpeg_benchmarks(suite);
     add_towers_benchmarks(suite);
     add_accuracy_benchmarks(suite);
   }

@@ -17,6 +17,7 @@ struct GpuTask {
   bool channels_last = false;      ///< of the input, and of the peers' model
   bool host_data = false;  ///< shuffled from the host's memory instead of one batch on the device
   bool jpeg_data = false;  ///< decoded from the files in the folder TENSORPACK_BENCH_JPEGS
+  bool nvjpeg = false;     ///< ... by the device
   bool tiny = false;       ///< for tests on the CPU
   std::vector<std::string> peers = {};
   size_t at_once = 4;  ///< how many peers may live beside ours

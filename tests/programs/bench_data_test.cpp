@@ -49,13 +49,13 @@ TEST_F(BenchDataTest, MakesBatchesOfAFolderOfImages) {
     std::filesystem::create_directories(dir_ / "images" / name);
     write_file_atomically(dir_ / "images" / name / "1.png", random_png());
   }
-  expect_report(bench("images"), "fill_batch");
+  expect_report(bench("images"), "image_batch");
 }
 
 TEST_F(BenchDataTest, MakesBatchesOfATarShard) {
   FromList points({{bytes(random_png()), bytes("0")}, {bytes(random_png()), bytes("1")}});
   save_tar(points, dir_ / "a.tar", {"png", "cls"});
-  expect_report(bench("a.tar", {"--extensions=png"}), "fill_batch");
+  expect_report(bench("a.tar", {"--extensions=png"}), "image_batch");
   const Outcome wrong = bench("a.tar");
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.output, HasSubstr("jpg"));
