@@ -19,11 +19,6 @@ using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 
-std::string random_png() {
-  const at::Tensor image = at::randint(256, {40, 30, 3}, at::kByte);
-  return encode_png({image.data_ptr<uint8_t>(), static_cast<size_t>(image.numel())}, 40, 30, 3);
-}
-
 class BenchDataTest : public testing::Test {
  protected:
   Outcome bench(const std::string& name, const std::vector<std::string>& options = {}) {
@@ -44,6 +39,11 @@ class BenchDataTest : public testing::Test {
 };
 
 #ifdef TENSORPACK_HAS_OPENCV
+std::string random_png() {
+  const at::Tensor image = at::randint(256, {40, 30, 3}, at::kByte);
+  return encode_png({image.data_ptr<uint8_t>(), static_cast<size_t>(image.numel())}, 40, 30, 3);
+}
+
 TEST_F(BenchDataTest, MakesBatchesOfAFolderOfImages) {
   for (const char* name : {"cat", "dog"}) {
     std::filesystem::create_directories(dir_ / "images" / name);
