@@ -205,7 +205,9 @@ class MapAndBatch final : public DataFlow, public detail::ThreadedStage {
     row_ = (batch + 1) * size_;
     if (rows == 0) return std::nullopt;
     DataPoint last = batches_->take(batch, rows);
-    return remainder_ ? std::optional(std::move(last)) : std::nullopt;
+    if (remainder_) return last;
+    stats()->left_out += rows;
+    return std::nullopt;
   }
 
   int64_t batches_in(int64_t points) const {

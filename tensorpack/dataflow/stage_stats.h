@@ -31,6 +31,7 @@ class StageStats {
   std::atomic<int64_t> downstream_wait_ns = 0;  ///< its threads had no room for what they made
   std::atomic<int64_t> depth_sum = 0;           ///< of the queue, whenever it was looked at
   std::atomic<int64_t> depth_count = 0;
+  std::atomic<int64_t> left_out = 0;  ///< datapoints at the end of passes that made no whole batch
 
   std::vector<std::shared_ptr<const StageStats>> inputs;  ///< where its datapoints come from
 
@@ -59,6 +60,9 @@ std::vector<StageReport> stage_report(const StageStats& last);
 /// The report as a table.
 std::string format_stages(const std::vector<StageReport>& stages);
 
+/// How many datapoints its stages have left out at the end of passes so far.
+int64_t datapoints_left_out(const StageStats& last);
+
 /// The stage to make faster, or to give more threads. Stages that share a thread share its time:
 /// the busiest thread is found first, then the stage that takes most of it.
 std::optional<StageReport> slowest_stage(const StageStats& last);
@@ -67,7 +71,8 @@ namespace detail {
 
 using StatsPtr = std::shared_ptr<StageStats>;
 
-/// Implemented by flows that have threads: their part of the statistics.
+/// Implemented by flows that count something themselves, such as those that have threads: their
+/// part of the statistics.
 class ThreadedStage {
  public:
   virtual ~ThreadedStage() = default;

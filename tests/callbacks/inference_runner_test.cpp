@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "tensorpack/callbacks/inference_stats.h"
+#include "tensorpack/dataflow/batch.h"
 #include "tensorpack/dataflow/from_list.h"
 #include "tensorpack/input_source/queue_input.h"
 #include "tests/support/capture.h"
@@ -14,6 +15,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::Pair;
 using testing::ThrowsMessage;
 
@@ -58,6 +60,24 @@ TEST_F(InferenceRunnerTest, ReportsStatisticsOfEveryEpoch) {
 // Each of the three batches is larger than the one before it.
 FromList six_samples() {
   return FromList({point({0}, {0}), point({1, 2}, {1, 7}), point({3, 4, 5}, {7, 4, 7})});
+}
+
+FromList five_single_samples() {
+  std::vector<DataPoint> points;
+  for (int64_t i = 0; i < 5; ++i) points.push_back({at::ones({}), at::full({}, i, at::kLong)});
+  return FromList(std::move(points));
+}
+
+TEST_F(InferenceRunnerTest, SaysOnceWhatBatchingLeftOut) {
+  train({five_single_samples() | batch(3), {ScalarStats({"mean_x"})}});
+  const std::string told = "the last 2 datapoints of the data of 'InferenceTower'";
+  EXPECT_THAT(text_, HasSubstr(told));
+  EXPECT_EQ(text_.find(told), text_.rfind(told));
+}
+
+TEST_F(InferenceRunnerTest, SaysNothingWhereTheRemainderIsKept) {
+  train({five_single_samples() | batch(3, {.remainder = true}), {ScalarStats({"mean_x"})}});
+  EXPECT_THAT(text_, Not(HasSubstr("left out")));
 }
 
 // Notes the order in which it sees things.

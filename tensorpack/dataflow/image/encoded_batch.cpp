@@ -11,6 +11,7 @@
 #include "tensorpack/dataflow/image/detail/packed_images.h"
 #include "tensorpack/dataflow/image/detail/plain_jpeg.h"
 #include "tensorpack/dataflow/parallel_map.h"
+#include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -79,7 +80,7 @@ at::Tensor joined(const std::vector<at::Tensor>& parts) {
 }
 
 // Joins the first components of datapoints and stacks the others.
-class JoinedBatch final : public DataFlow {
+class JoinedBatch final : public DataFlow, public detail::ThreadedStage {
  public:
   JoinedBatch(DataFlowPtr flow, int64_t size, bool remainder)
       : flow_(std::move(flow)), size_(size), remainder_(remainder) {
@@ -102,7 +103,11 @@ class JoinedBatch final : public DataFlow {
       point->erase(point->begin());
       others.add(*point);
     }
-    if (firsts.empty() || (others.rows() < size_ && !remainder_)) return std::nullopt;
+    if (firsts.empty()) return std::nullopt;
+    if (others.rows() < size_ && !remainder_) {
+      stats_->left_out += others.rows();
+      return std::nullopt;
+    }
     DataPoint batch = others.take();
     batch.insert(batch.begin(), joined(firsts));
     return batch;
@@ -119,6 +124,8 @@ class JoinedBatch final : public DataFlow {
     return batches_of(*points);
   }
 
+  detail::StatsPtr stats() const override { return stats_; }
+
  private:
   int64_t batches_of(int64_t points) const {
     return points / size_ + (remainder_ && points % size_ > 0 ? 1 : 0);
@@ -127,6 +134,7 @@ class JoinedBatch final : public DataFlow {
   DataFlowPtr flow_;
   int64_t size_;
   bool remainder_;
+  detail::StatsPtr stats_ = std::make_shared<StageStats>("join_batch", 0, 0);
 };
 
 }  // namespace
