@@ -19,8 +19,8 @@ class BatchDecoder;
 ///
 /// It works on the thread and the stream of the StagingInput that trainers put around it, beside
 /// the step that is running. A batch that nvJPEG refuses is decoded on the CPU, which names the
-/// image that is damaged, if one is. Damage inside an image that breaks no rule of the format goes
-/// unnoticed, as with any decoder.
+/// image that is damaged, if one is. It refuses few: damage inside of what is coded, which the CPU
+/// would find, may become pixels.
 class DecodingInput final : public ProxyInputSource {
  public:
   /// `options` are those of the encoded_batch(). With kCPU as the device, one thread decodes on the
