@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tensorpack/dataflow/dataflow.h"
+#include "tensorpack/dataflow/stage_report.h"
 
 namespace tensorpack {
 
@@ -39,17 +40,6 @@ class StageStats {
     depth_sum.fetch_add(depth, std::memory_order_relaxed);
     depth_count.fetch_add(1, std::memory_order_relaxed);
   }
-};
-
-/// One line of a report.
-struct StageReport {
-  std::string name = {};
-  int64_t threads = 0;
-  double busy_seconds = 0;  ///< of all its threads together, estimated from a sample
-  double upstream_wait_seconds = 0;
-  double downstream_wait_seconds = 0;
-  double queue_depth = 0;  ///< on average
-  int64_t capacity = 0;
 };
 
 /// What the stages of a pipeline did, from its source to its end. Of a flow that was never piped

@@ -170,6 +170,11 @@ void Report::process_profile(const std::vector<LayerTime>& times, const LoopStat
   is_changed_ = true;
 }
 
+void Report::process_stages(const std::vector<StageReport>& stages, const LoopState&) {
+  data_.stages = stages;
+  is_changed_ = true;
+}
+
 void Report::before_train(const LoopState& loop) {
   has_failed_ = false;
   path_ = options_.path.empty() ? default_path() : options_.path;
