@@ -29,6 +29,9 @@ SessionOptions session_options(const GpuTask& task) {
   if (without == "memsets") options.fusion.memsets = false;
   if (without == "side_stream") options.fusion.side_stream = false;
   if (without == "fusion") options.fusion = FusionOptions::none();
+  if (const auto candidates = env("TENSORPACK_BENCH_CUDNN_CANDIDATES")) {
+    options.cudnn_candidates = std::stoi(*candidates);
+  }
   return options;
 }
 
