@@ -7,6 +7,7 @@
 
 #include "tensorpack/cuda/kernels/columns.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
+#include "tensorpack/cuda/kernels/fold_image.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
 #include "tests/cuda/host_device.h"
 #include "tests/cuda/kernel_cases.h"
@@ -96,6 +97,19 @@ TEST(MaxPoolKernelTest, NotANumberIsTheLargest) {
   EXPECT_TRUE(y[0][0][0][0].isnan().item<bool>());
   EXPECT_EQ(places[0][0][0][0].item<int>(), 2);
   EXPECT_EQ(places[0][0][1][1].item<int>(), 1);
+}
+
+TEST(FoldImageKernelTest, GivesWhatTheUnfusedOperatorsGive) {
+  const HostLauncher launcher;
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor image =
+        at::randn({2, 3, 9, 10}).to(type).contiguous(at::MemoryFormat::ChannelsLast);
+    const std::vector<int64_t> weight = {8, 3, 7, 7}, output = {2, 8, 5, 5};
+    const ImageFold fold = ImageFold::of(weight, {3, 3}, output, type);
+    const at::Tensor folded = fold_image(image, fold, launcher);
+    EXPECT_EQ(folded.size(1), type == at::kFloat ? 12 : 16);
+    EXPECT_TRUE(at::equal(folded, fold_image_unfused(image, fold)));
+  }
 }
 
 }  // namespace

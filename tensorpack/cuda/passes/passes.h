@@ -22,6 +22,10 @@ void make_functional(Trace& trace, c10::DeviceType device = c10::kCUDA);
 /// Note [Gradients of 16 bits].
 void feed_updates(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
+/// Has convolutions of stride 2 over images of few channels work on folded images; returns into how
+/// many operators. See Note [Folded images].
+int fold_images(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
 /// Fuses batch norm in training, forward and backward, with its surroundings; returns into how many
 /// operators. See Note [Fusing batch norm].
 int fuse_batch_norm(Trace& trace, c10::DeviceType device = c10::kCUDA);
