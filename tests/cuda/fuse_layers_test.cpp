@@ -253,7 +253,7 @@ class FoldedImagesTest : public testing::Test {
     w_ = draw(weight).set_requires_grad(true);
     trace_ = trace_of(inputs_, {w_}, [&](const Tensors& in) -> NamedTensors {
       const at::Tensor y = at::conv2d(in[0], w_, {}, stride, padding);
-      return {{"y", y}, {"w", torch::autograd::grad({y.square().sum()}, {w_})[0]}};
+      return {{"y", y}, {"w", torch::autograd::grad({y.square().mean()}, {w_})[0]}};
     });
     tensorpack::optimize(trace_, {"w", "y"});
   }
@@ -275,7 +275,7 @@ TEST_F(FoldedImagesTest, ConvolutionsOfStrideTwoGiveTheSame) {
   expect_same_after_folding();
   trace({1, 3, 15, 12}, {8, 3, 3, 3}, 2, 0);
   expect_same_after_folding();
-  trace({2, 1, 9, 9}, {8, 1, 4, 5}, 2, 1);
+  trace({2, 2, 9, 9}, {8, 2, 4, 5}, 2, 1);
   expect_same_after_folding();
   trace({1, 4, 11, 8}, {8, 4, 3, 3}, 2, 1);
   expect_same_after_folding();
@@ -285,8 +285,6 @@ TEST_F(FoldedImagesTest, OthersStayAsTheyAre) {
   trace({2, 3, 8, 8}, {8, 3, 3, 3}, 1, 1);
   EXPECT_EQ(fold_images(trace_, at::kCPU), 0);
   trace({2, 8, 8, 8}, {8, 8, 3, 3}, 2, 1);
-  EXPECT_EQ(fold_images(trace_, at::kCPU), 0);
-  trace({2, 3, 8, 8}, {8, 3, 1, 1}, 2, 0);
   EXPECT_EQ(fold_images(trace_, at::kCPU), 0);
 }
 
