@@ -5,9 +5,6 @@
 #include <fmt/format.h>
 #include <torch/cuda.h>
 
-#include <cstdlib>
-#include <sstream>
-
 #include "tensorpack/cuda/jit.h"
 #include "tensorpack/cuda/kernels/batch_norm.h"
 #include "tensorpack/cuda/kernels/bias_relu.h"
@@ -40,9 +37,6 @@ Figure against_copy(const Stopwatch& watch, double bytes, std::function<void()> 
       at::ones({static_cast<int64_t>(bytes / 2)}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
   const at::Tensor to = at::empty_like(from);
   step();  // compiles, which must not be taken for the time of a step
-  if (std::getenv("TENSORPACK_TRIALS")) {
-    return watch.measure({.step = on_device(step), .repetitions = 5, .min_seconds = 0.04});
-  }
   Figure figure = watch.compare({.ours = on_device(std::move(step)),
                                  .peer = on_device([=] { at::Tensor(to).copy_(from); }),
                                  .peer_name = "a copy of the same bytes"});
@@ -170,9 +164,6 @@ Figure batch_norm_of_resnet50(const Stopwatch& watch, int64_t batch, at::ScalarT
   const auto step = [=, &launch] {
     for (size_t i = 0; i < steps.size(); ++i) steps[i](launch, counts[i]);
   };
-  if (std::getenv("TENSORPACK_TRIALS")) {
-    return watch.measure({.step = on_device(step), .repetitions = 5, .min_seconds = 0.04});
-  }
   return against_copy(watch, bytes, step);
 }
 
@@ -308,33 +299,6 @@ Figure update(const Stopwatch& watch) {
 }  // namespace
 
 void add_fused_benchmarks(Suite& suite) {
-  if (const char* all = std::getenv("TENSORPACK_TRIALS")) {
-    std::stringstream trials(all);
-    for (std::string trial; std::getline(trials, trial, ';');) {
-      const auto with = [=](auto entry) {
-        return [=](const Stopwatch& watch) {
-          setenv("TENSORPACK_TRY", trial.c_str(), 1);
-          return entry(watch);
-        };
-      };
-      if (trial[0] != 'u' || trial == "u_sums16") {
-        suite.add("gpu/trial_bf16_" + trial, with([](const Stopwatch& watch) {
-                    return batch_norm_of_resnet50(watch, 256, at::kBFloat16);
-                  }));
-      }
-      if (trial != "u_sums16") {
-        suite.add("gpu/trial_tf32_" + trial, with([](const Stopwatch& watch) {
-                    return batch_norm_of_resnet50(watch, 64, at::kFloat);
-                  }));
-      }
-      if (trial.find("pdl") != std::string::npos || trial.find("u_") != std::string::npos) continue;
-      suite.add("gpu/trial_sum_" + trial,
-                with([](const Stopwatch& watch) { return column_sum(watch); }));
-      suite.add("gpu/trial_brb_" + trial,
-                with([](const Stopwatch& watch) { return bias_relu(watch, true); }));
-    }
-    return;
-  }
   suite.add("gpu/fused_batch_norm_resnet50_bandwidth", [](const Stopwatch& watch) {
     return batch_norm_of_resnet50(watch, 256, at::kBFloat16);
   });

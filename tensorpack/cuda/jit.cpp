@@ -225,18 +225,6 @@ void* function_of(const KernelSource& kernel) { return kernels().function_of(ker
 
 void launch(const KernelSource& kernel, const LaunchShape& shape, void** arguments, void* stream) {
   void* function = kernels().function_of(kernel, shape.shared_bytes);
-  if (shape.overlaps) {
-    OverlapAttribute overlap;
-    const LaunchParameters parameters{.grid = {shape.grid[0], shape.grid[1], 1},
-                                      .block = {shape.block[0], shape.block[1], 1},
-                                      .shared_bytes = shape.shared_bytes,
-                                      .stream = stream,
-                                      .attributes = &overlap,
-                                      .attribute_count = 1};
-    check_driver(driver().launch_with(&parameters, function, arguments, nullptr),
-                 "launch a kernel");
-    return;
-  }
   check_driver(driver().launch(function, shape.grid[0], shape.grid[1], 1, shape.block[0],
                                shape.block[1], 1, shape.shared_bytes, stream, arguments, nullptr),
                "launch a kernel");

@@ -26,7 +26,6 @@ struct LaunchShape {
   std::array<unsigned, 2> grid = {1, 1};
   std::array<unsigned, 2> block = {1, 1};
   unsigned shared_bytes = 0;  ///< beyond what the source declares
-  bool overlaps = false;      ///< may start before the kernel before it has ended
 };
 
 /// Why no kernel can be compiled here; nothing if they can.

@@ -5,14 +5,14 @@
 
 namespace tensorpack {
 
-/// Which operators become kernels of ours: all but convolutions on CUDA, convolutions and max_pool
-/// on the CPU. They round differently from libtorch's, by as much as those round (convolutions by a
+/// Which operators become kernels of ours: on CUDA all of these, on the CPU convolutions and
+/// max_pool. They round differently from libtorch's, by as much as those round (convolutions by a
 /// few times as much): with none() a program gives libtorch's bits.
 struct FusionOptions {
   bool batch_norm = true;               ///< with the relu, the residual and the gradients around it
   bool bias_relu = true;                ///< after convolutions, and both their gradients
   bool column_sums = true;              ///< the gradients of biases
-  bool convolutions = true;             ///< on the CPU: 3x3 filters, and gradients over grey images
+  bool convolutions = true;             ///< CPU: 3x3, gradients over grey images; CUDA: of images
   bool cross_entropy = true;            ///< log-softmax, the loss and both their gradients
   bool layer_norm = true;               ///< with the residual before it and the casts around it
   bool max_pool = true;                 ///< with places of a byte instead of indices of eight

@@ -3,8 +3,6 @@
 
 #include <ATen/ATen.h>
 
-#include "tensorpack/cuda/kernels/trying.h"
-
 namespace tensorpack::cuda {
 namespace {
 
@@ -20,11 +18,6 @@ T* data_of(const at::Tensor& tensor) {
 template <typename T>
 T* data_of(const MaybeTensor& tensor) {
   return tensor ? data_of<T>(*tensor) : nullptr;
-}
-
-LaunchShape overlapping(LaunchShape shape, const char* trial) {
-  shape.overlaps = trying(trial);
-  return shape;
 }
 
 // The memory in which blocks leave their sums.
@@ -64,15 +57,14 @@ BatchNormResults batch_norm_act(const BatchNormArguments& a, const at::Tensor& c
   const LaunchShape sums = plan.shape_of_sums(launcher.multiprocessors(), kBlocks);
   const at::Tensor partial = partial_sums(plan, sums, a.input);
   const auto columns = static_cast<int>(plan.columns);
-  launcher(statistics, overlapping(sums, "pdl_all"), data_of<void>(a.input),
-           static_cast<long long>(plan.rows), columns, data_of<float>(mean), data_of<float>(invstd),
-           data_of<float>(a.running_mean), data_of<float>(a.running_var),
-           static_cast<float>(a.momentum), static_cast<float>(a.epsilon), data_of<void>(partial),
-           data_of<void>(counters));
-  launcher(apply, overlapping(plan.shape(launcher.multiprocessors(), kBlocks), "pdl"),
-           data_of<void>(a.input), data_of<void>(residual), data_of<void>(y),
-           static_cast<long long>(plan.rows), columns, data_of<float>(mean), data_of<float>(invstd),
-           data_of<float>(a.weight), data_of<float>(a.bias));
+  launcher(statistics, sums, data_of<void>(a.input), static_cast<long long>(plan.rows), columns,
+           data_of<float>(mean), data_of<float>(invstd), data_of<float>(a.running_mean),
+           data_of<float>(a.running_var), static_cast<float>(a.momentum),
+           static_cast<float>(a.epsilon), data_of<void>(partial), data_of<void>(counters));
+  launcher(apply, plan.shape(launcher.multiprocessors(), kBlocks), data_of<void>(a.input),
+           data_of<void>(residual), data_of<void>(y), static_cast<long long>(plan.rows), columns,
+           data_of<float>(mean), data_of<float>(invstd), data_of<float>(a.weight),
+           data_of<float>(a.bias));
   return {y, mean, invstd};
 }
 
@@ -107,16 +99,15 @@ BatchNormGradients batch_norm_act_backward(const BatchNormBackwardArguments& a,
   const at::Tensor partial = partial_sums(plan, sums, a.input);
   const auto rows = static_cast<long long>(plan.rows);
   const auto columns = static_cast<int>(plan.columns);
-  launcher(first, overlapping(sums, "pdl_all"), data_of<void>(a.input), data_of<void>(grad),
-           data_of<void>(other), data_of<void>(output), data_of<void>(masked), rows, columns,
+  launcher(first, sums, data_of<void>(a.input), data_of<void>(grad), data_of<void>(other),
+           data_of<void>(output), data_of<void>(masked), rows, columns, data_of<float>(a.mean),
+           data_of<float>(a.invstd), data_of<float>(a.weight), data_of<float>(a.bias),
+           data_of<float>(weight_grad), data_of<float>(bias_grad), data_of<void>(partial),
+           data_of<void>(counters));
+  launcher(second, plan.shape(launcher.multiprocessors(), kBlocks), data_of<void>(a.input),
+           data_of<void>(stores ? masked : grad), data_of<void>(result), rows, columns,
            data_of<float>(a.mean), data_of<float>(a.invstd), data_of<float>(a.weight),
-           data_of<float>(a.bias), data_of<float>(weight_grad), data_of<float>(bias_grad),
-           data_of<void>(partial), data_of<void>(counters));
-  launcher(second, overlapping(plan.shape(launcher.multiprocessors(), kBlocks), "pdl"),
-           data_of<void>(a.input), data_of<void>(stores ? masked : grad), data_of<void>(result),
-           rows, columns, data_of<float>(a.mean), data_of<float>(a.invstd),
-           data_of<float>(a.weight), data_of<float>(a.bias), data_of<float>(weight_grad),
-           data_of<float>(bias_grad));
+           data_of<float>(a.bias), data_of<float>(weight_grad), data_of<float>(bias_grad));
   return {result, weight_grad, bias_grad, a.keep_masked ? masked : at::Tensor()};
 }
 

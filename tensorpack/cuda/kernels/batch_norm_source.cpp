@@ -3,27 +3,9 @@
 
 #include "tensorpack/cuda/kernels/batch_norm.h"
 #include "tensorpack/cuda/kernels/prelude.h"
-#include "tensorpack/cuda/kernels/trying.h"
 
 namespace tensorpack::cuda {
 namespace {
-
-constexpr const char* kOverlap = R"cuda(
-__device__ __forceinline__ void wait_for_kernel_before() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ void let_next_kernel_start() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-)cuda";
-constexpr const char* kNoOverlap = R"cuda(
-__device__ __forceinline__ void wait_for_kernel_before() {}
-__device__ __forceinline__ void let_next_kernel_start() {}
-)cuda";
 
 constexpr const char* kNormal = R"cuda(
 // y = (x - mean) * factor + offset, of W columns.
@@ -47,8 +29,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2)
 batch_norm_statistics(const T* __restrict__ x, long long R, int C, float* mean, float* invstd,
                       float* running_mean, float* running_var, float momentum, float epsilon,
                       float2* partial, unsigned* counter) {
-  wait_for_kernel_before();
-  let_next_kernel_start();
   const int c = first_column();
   float s[W] = {}, q[W] = {}, about[W] = {};
   if (c < C) {
@@ -89,7 +69,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2)
 batch_norm_apply(const T* __restrict__ x, const T* __restrict__ residual, T* __restrict__ y,
                  long long R, int C, const float* mean, const float* invstd, const float* weight,
                  const float* bias) {
-  wait_for_kernel_before();
   const int c = first_column();
   if (c >= C) return;
   const Normal normal(c, mean, invstd, weight, bias);
@@ -125,8 +104,6 @@ batch_norm_backward_sums(const T* __restrict__ x, const T* __restrict__ grad,
                          const float* invstd, const float* weight, const float* bias,
                          float* weight_grad, float* bias_grad, float2* partial,
                          unsigned* counter) {
-  wait_for_kernel_before();
-  let_next_kernel_start();
   const int c = first_column();
   float s[W] = {}, q[W] = {};
   if (c < C) {
@@ -173,7 +150,6 @@ batch_norm_backward_result(const T* __restrict__ x, const T* __restrict__ grad,
                            T* __restrict__ result, long long R, int C, const float* mean,
                            const float* invstd, const float* weight, const float* bias,
                            const float* weight_grad, const float* bias_grad) {
-  wait_for_kernel_before();
   const int c = first_column();
   if (c >= C) return;
   const Normal normal(c, mean, invstd, weight, bias);
@@ -203,13 +179,18 @@ batch_norm_backward_result(const T* __restrict__ x, const T* __restrict__ grad,
 )cuda";
 
 // What the kernels of one tensor have in common.
-std::string head(const ColumnPlan& plan, int unroll, const char* trial) {
-  const bool doubles = plan.type == c10::kFloat ? trying(trial) : trying(std::string(trial) + "16");
-  if (doubles) unroll *= 2;
-  return prelude() + (trying("pdl") ? kOverlap : kNoOverlap) +
-         fmt::format("using T = {};\nconstexpr int W = {}, U = {}, kThreads = {};\n",
-                     kernel_type(plan.type), plan.width, unroll, ColumnPlan::kThreads);
+std::string head(const ColumnPlan& plan, int unroll) {
+  return prelude() + fmt::format("using T = {};\nconstexpr int W = {}, U = {}, kThreads = {};\n",
+                                 kernel_type(plan.type), plan.width, unroll, ColumnPlan::kThreads);
 }
+
+// Rows that a thread has in flight, as measured on an H200 over the shapes of ResNet-50; more take
+// registers, and with them the second block of a multiprocessor.
+constexpr int kUnrollOfStatistics = 4;
+constexpr int kUnroll = 2;
+
+// In float32 a thread has half as many columns, and registers for another row.
+int unroll_of_sums(const ColumnPlan& plan) { return plan.type == c10::kFloat ? 2 : 1; }
 
 std::string mask_constants(ReluMask mask) {
   return fmt::format("constexpr int kOfInput = {}, kOfOutput = {}, kMask = {};\n",
@@ -217,22 +198,16 @@ std::string mask_constants(ReluMask mask) {
                      static_cast<int>(mask));
 }
 
-// Rows that a thread has in flight, as measured on an H200 over the shapes of ResNet-50; more take
-// registers, and with them the second block of a multiprocessor.
-constexpr int kUnrollOfStatistics = 4;
-constexpr int kUnrollOfSums = 1;
-constexpr int kUnroll = 2;
-
 }  // namespace
 
 KernelSource batch_norm_statistics(const ColumnPlan& plan) {
-  return {"batch_norm_statistics", head(plan, kUnrollOfStatistics, "u_statistics") + column_sums() +
-                                       column_rows() + kStatistics};
+  return {"batch_norm_statistics",
+          head(plan, kUnrollOfStatistics) + column_sums() + column_rows() + kStatistics};
 }
 
 KernelSource batch_norm_apply(const ColumnPlan& plan, bool residual, bool relu) {
   return {"batch_norm_apply",
-          head(plan, kUnroll, "u_apply") +
+          head(plan, kUnroll) +
               fmt::format("constexpr bool kResidual = {}, kRelu = {};\n", residual, relu) +
               column_rows() + kNormal + kApply};
 }
@@ -240,14 +215,14 @@ KernelSource batch_norm_apply(const ColumnPlan& plan, bool residual, bool relu) 
 KernelSource batch_norm_backward_sums(const ColumnPlan& plan, ReluMask mask, bool other,
                                       bool store) {
   return {"batch_norm_backward_sums",
-          head(plan, kUnrollOfSums, "u_sums") + mask_constants(mask) +
+          head(plan, unroll_of_sums(plan)) + mask_constants(mask) +
               fmt::format("constexpr bool kOther = {}, kStore = {};\n", other, store) +
               column_sums() + column_rows() + kNormal + kBackwardSums};
 }
 
 KernelSource batch_norm_backward_result(const ColumnPlan& plan, ReluMask mask) {
-  return {"batch_norm_backward_result", head(plan, kUnroll, "u_result") + mask_constants(mask) +
-                                            column_rows() + kNormal + kBackwardResult};
+  return {"batch_norm_backward_result",
+          head(plan, kUnroll) + mask_constants(mask) + column_rows() + kNormal + kBackwardResult};
 }
 
 }  // namespace tensorpack::cuda

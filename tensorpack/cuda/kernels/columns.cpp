@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "tensorpack/cuda/kernels/trying.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack::cuda {
@@ -63,7 +62,7 @@ LaunchShape ColumnPlan::shape_of_sums(int multiprocessors, int blocks_per_multip
   int across = threads_across(*this);
   LaunchShape shape = shape_with(*this, across, resident);
   // All wait for the last block: narrow ones have fewer sums to add up.
-  while (trying("across") && sums_in_a_row(shape, width) > kFewSums && across * bytes > kLine &&
+  while (sums_in_a_row(shape, width) > kFewSums && across * bytes > kLine &&
          blocks_across(*this, across / 2) <= kCounters) {
     across /= 2;
     shape = shape_with(*this, across, resident);

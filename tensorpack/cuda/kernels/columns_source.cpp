@@ -4,12 +4,10 @@
 // columns and adds up every n-th row of them; a block's threads are summed in shared memory with
 // one barrier, each block writes a partial sum, and the last block to arrive sums those: always in
 // the same order, so that results repeat. The counter that finds the last block wraps to zero,
-// ready for the next launch. Sums of squares are taken about the values of the first row, because
-// those about zero lose everything when the mean is large.
-#include <fmt/format.h>
-
+// ready for the next launch. All others wait for that block, so blocks are narrow: they have fewer
+// partial sums of each column then, and more threads for it. Sums of squares are taken about the
+// values of the first row, because those about zero lose everything when the mean is large.
 #include "tensorpack/cuda/kernels/columns.h"
-#include "tensorpack/cuda/kernels/trying.h"
 
 namespace tensorpack::cuda {
 namespace {
@@ -47,7 +45,9 @@ __device__ void combine(const float (&a)[W], const float (&b)[W], int C, float2*
     if (member == 0 && slot < columns && c < C) partial[(size_t)blockIdx.y * C + c] = {s, t};
   }
   __shared__ bool is_last;
-FENCE
+  __threadfence();
+  __syncthreads();
+  if (tid == 0) is_last = atomicInc(&counter[blockIdx.x], gridDim.y - 1) == gridDim.y - 1;
   __syncthreads();
   if (!is_last) return;
   // Neighbouring lanes take neighbouring columns, so that loads are whole lines.
@@ -56,15 +56,12 @@ FENCE
   float s = 0.f, t = 0.f;
   if (c < C) {
     int p = part;
-    for (; p + (kAhead - 1) * parts < gridDim.y; p += kAhead * parts) {
-      float2 v[kAhead];
+    for (; p + 3 * parts < gridDim.y; p += 4 * parts) {
+      float2 v[4];
 #pragma unroll
-      for (int u = 0; u < kAhead; ++u) v[u] = __ldcg(&partial[(size_t)(p + u * parts) * C + c]);
-#pragma unroll
-      for (int u = 0; u < kAhead; ++u) {
-        s += v[u].x;
-        t += v[u].y;
-      }
+      for (int u = 0; u < 4; ++u) v[u] = __ldcg(&partial[(size_t)(p + u * parts) * C + c]);
+      s += (v[0].x + v[1].x) + (v[2].x + v[3].x);
+      t += (v[0].y + v[1].y) + (v[2].y + v[3].y);
     }
     for (; p < gridDim.y; p += parts) {
       const float2 v = __ldcg(&partial[(size_t)p * C + c]);
@@ -105,22 +102,7 @@ __device__ __forceinline__ int first_column() { return (blockIdx.x * blockDim.x 
 
 }  // namespace
 
-std::string column_sums() {
-  std::string text = kCombine;
-  text.replace(text.find("FENCE\n"), 6,
-               trying("fence") ? R"cuda(  __syncthreads();
-  if (tid == 0) {
-    __threadfence();
-    is_last = atomicInc(&counter[blockIdx.x], gridDim.y - 1) == gridDim.y - 1;
-    __threadfence();
-  }
-)cuda"
-                               : R"cuda(  __threadfence();
-  __syncthreads();
-  if (tid == 0) is_last = atomicInc(&counter[blockIdx.x], gridDim.y - 1) == gridDim.y - 1;
-)cuda");
-  return fmt::format("constexpr int kAhead = {};\n", trying("ahead") ? 8 : 4) + text;
-}
+std::string column_sums() { return kCombine; }
 std::string column_rows() { return kRows; }
 
 }  // namespace tensorpack::cuda

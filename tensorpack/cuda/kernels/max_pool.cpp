@@ -21,8 +21,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kBlocks = 16;  // per multiprocessor
 
-// A thread computes W channels of one place at a time. Nothing but a choice of values depends on
-// where the window leaves the image, so that all loads are on their way at once.
+// A thread computes W channels of one place at a time.
 constexpr const char* kForward = R"cuda(
 extern "C" __global__ void __launch_bounds__(kThreads)
 max_pool(const T* __restrict__ x, T* __restrict__ y, unsigned char* __restrict__ places, int N) {
@@ -33,29 +32,30 @@ max_pool(const T* __restrict__ x, T* __restrict__ y, unsigned char* __restrict__
     const Index pixel = t / (C / W), line = pixel / OW;
     const int ow = (int)(pixel % OW), oh = (int)(line % OH);
     const Index n = line / OH;
-    const int top = oh * SH - PH, left = ow * SW - PW;
     float best[W];
     unsigned char place[W];
 #pragma unroll
     for (int i = 0; i < W; ++i) {
       best[i] = -infinity();
-      place[i] = max(0, -top) * KW + max(0, -left);  // the first one in the image
+      place[i] = 0;
     }
+    bool is_first = true;
 #pragma unroll
     for (int kh = 0; kh < KH; ++kh) {
 #pragma unroll
       for (int kw = 0; kw < KW; ++kw) {
-        const int h = min(max(top + kh, 0), H - 1), w = min(max(left + kw, 0), WIDTH - 1);
-        const bool is_inside = h == top + kh && w == left + kw;
+        const int h = oh * SH - PH + kh, w = ow * SW - PW + kw;
+        if (h < 0 || h >= H || w < 0 || w >= WIDTH) continue;
         float f[W];
         unpack<W>(load<W>(x + ((n * H + h) * WIDTH + w) * C + c), f);
 #pragma unroll
         for (int i = 0; i < W; ++i) {
-          if (is_inside && (f[i] > best[i] || f[i] != f[i])) {
+          if (is_first || f[i] > best[i] || f[i] != f[i]) {
             best[i] = f[i];
             place[i] = kh * KW + kw;
           }
         }
+        is_first = false;
       }
     }
     store<W>(y + pixel * C + c, best);

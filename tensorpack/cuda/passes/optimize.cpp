@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/cuda/kernels/device_launcher.h"
-#include "tensorpack/cuda/kernels/trying.h"
 #include "tensorpack/cuda/passes/passes.h"
 #include "tensorpack/graph/passes/passes.h"
 #include "tensorpack/utils/logger.h"
@@ -14,7 +13,7 @@ void fuse(Trace& trace, const std::vector<std::string>& fetches, const FusionOpt
   if (options.batch_norm || options.bias_relu || options.layer_norm || options.pointwise) {
     make_functional(trace, options.device);
   }
-  if (options.convolutions && trying("fold")) fused += fold_images(trace, options.device);
+  if (options.convolutions) fused += fold_images(trace, options.device);
   if (options.batch_norm) fused += fuse_batch_norm(trace, options.device);
   if (options.bias_relu && options.max_pool) fused += pool_before_relu(trace, options.device);
   if (options.bias_relu) fused += fuse_bias_relu(trace, options.device);
