@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <array>
 #include <limits>
 
 #include "tensorpack/cuda/kernels/columns.h"
@@ -54,6 +55,16 @@ TEST(BiasReluKernelTest, GivesWhatTheUnfusedOperatorsGive) {
   const HostLauncher launcher;
   expect_bias_relu_as_unfused({2, 24, 5, 7}, at::kBFloat16, at::kBFloat16, launcher, at::kCPU);
   expect_bias_relu_as_unfused({1, 3, 1, 1}, at::kFloat, at::kFloat, launcher, at::kCPU);
+}
+
+TEST(ColumnPlanTest, SumsOverManyRowsHaveNarrowBlocks) {
+  using Extents = std::array<unsigned, 2>;
+  const ColumnPlan plan{.type = at::kBFloat16, .rows = 800'000, .columns = 256, .width = 8};
+  EXPECT_EQ(plan.shape(132, 2).block, (Extents{32, 16}));
+  EXPECT_EQ(plan.shape_of_sums(132, 2).block, (Extents{8, 64})) << "a line of the memory";
+  EXPECT_EQ(plan.shape_of_sums(132, 2).grid, (Extents{4, 66}));
+  const ColumnPlan few{.type = at::kBFloat16, .rows = 100, .columns = 256, .width = 8};
+  EXPECT_EQ(few.shape_of_sums(132, 2).block, (Extents{32, 16}));
 }
 
 TEST(ColumnSumKernelTest, GivesWhatTheUnfusedOperatorsGive) {
