@@ -70,6 +70,7 @@ void InferenceRunner::build_towers() {
              "both .device and .devices are set. Set one of them.");
     devices.assign(options_.devices.list().begin(), options_.devices.list().end());
   }
+  towers_.clear();  // of another trainer
   for (const auto& device : devices) {
     towers_.push_back(trainer().build_prediction_tower({
         .name = free_name(graph(), options_.tower_name),
@@ -116,6 +117,13 @@ void InferenceRunner::before_train() {
     }
   }
   input_.stop();
+}
+
+// What belongs to the trainer must not outlive it.
+void InferenceRunner::after_train() {
+  input_.stop();
+  team_.reset();
+  sessions_.clear();
 }
 
 void InferenceRunner::trigger() {

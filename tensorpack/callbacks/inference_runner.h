@@ -82,7 +82,7 @@ class InferenceRunner final : public Callback {
   void setup_graph() override;
   void before_train() override;
   void trigger() override;
-  void after_train() override { input_.stop(); }
+  void after_train() override;
 
  private:
   using Take = std::function<void(std::vector<at::Tensor>)>;

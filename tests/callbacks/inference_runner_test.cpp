@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tensorpack/callbacks/callback_factory.h"
 #include "tensorpack/callbacks/inference_stats.h"
 #include "tensorpack/dataflow/from_list.h"
 #include "tensorpack/input_source/queue_input.h"
@@ -95,6 +96,33 @@ TEST_F(InferenceRunnerTest, OneDeviceAndSeveralAreNotBothSet) {
                {.device = at::kCPU, .devices = Devices::cpu(2)}});
       },
       ThrowsMessage<Error>(HasSubstr("both .device and .devices are set")));
+}
+
+TEST_F(InferenceRunnerTest, ServesOneTrainerAfterAnother) {
+  InferenceRunner runner(
+      five_samples(), {ScalarStats({"now"})},
+      {.tower_func = [](const at::Tensor&,
+                        const at::Tensor&) { named("now", get_variable("w", {}) * 1); },
+       .inputs = {{.name = "x", .shape = {-1}},
+                  {.name = "label", .shape = {-1}, .dtype = at::kLong}}});
+  const auto serve = [&](FakeTrainer& trainer) {
+    stdout_of([&] {
+      trainer.train({CallbackFactory({
+          .setup_graph =
+              [&](Callback& self) {
+                runner.attach(self.trainer());
+                runner.setup_graph();
+              },
+          .before_train = [&](Callback&) { runner.before_train(); },
+          .trigger = [&](Callback&) { runner.trigger(); },
+          .after_train = [&](Callback&) { runner.after_train(); },
+      })});
+    });
+    return trainer.monitors().get_latest("validation_now");
+  };
+  EXPECT_EQ(serve(trainer_), 4);
+  FakeTrainer second({.steps_per_epoch = 1, .max_epoch = 1});
+  EXPECT_EQ(serve(second), 1);
 }
 
 TEST_F(InferenceRunnerTest, DoesNotCountAsAStep) {
