@@ -27,6 +27,7 @@ std::string title(const std::string& peer) {
       {"jax", "JAX"},
       {"lightning", "Lightning with a DataLoader"},
       {"device_data", "ours, data on the device"},
+      {"keeping", "ours, nothing made again"},
   };
   return titles.at(peer);
 }
@@ -60,6 +61,7 @@ PeerProcess Contest::start_ours(const std::string& task) const {
 
 PeerProcess Contest::start_peer(const std::string& name) const {
   if (name == "device_data") return start_ours(task_.jpeg_data ? "resnet50" : "cifar128");
+  if (name == "keeping") return start_ours("resnet50");
   std::vector<std::string> arguments = {"--task",      task_.model,
                                         "--mode",      name,
                                         "--batch",     std::to_string(task_.batch),
@@ -113,10 +115,15 @@ void Contest::run_group(const std::vector<std::string>& names, const PeerProcess
   for (const auto& [name, process] : processes) {
     results_[name].microseconds = medians[++side];
     results_[name].our_microseconds = medians[0];
-    results_[name].peak_bytes = process.ask("memory");
-    results_[name].held_bytes = process.ask("held");
+    ask_for_memory(name, process);
     profile(name, process);
   }
+}
+
+void Contest::ask_for_memory(const std::string& name, const PeerProcess& process) {
+  results_[name].peak_bytes = process.ask("memory");
+  results_[name].step_bytes = process.ask("step_memory");
+  results_[name].held_bytes = process.ask("held");
 }
 
 void Contest::profile(const std::string& name, const PeerProcess& process) const {
@@ -148,8 +155,7 @@ void Contest::run(const Stopwatch& watch) {
     run_group({at(begin), at(end)}, ours, watch);
     begin = end;
   } while (begin < chosen.size());
-  results_[kOurs].peak_bytes = ours.ask("memory");
-  results_[kOurs].held_bytes = ours.ask("held");
+  ask_for_memory(kOurs, ours);
   profile(kOurs, ours);
   cpu_seconds_ = median_cpu_seconds(ours, watch.repetitions(options_.repetitions));
 }

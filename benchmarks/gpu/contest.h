@@ -39,6 +39,10 @@ class Contest {
   Figure peak_memory_ratio(const std::string& peer, const Stopwatch& watch) {
     return memory_ratio(peer, &Result::peak_bytes, watch);
   }
+  /// The most memory a peer had in use in the steps after its first, over ours.
+  Figure step_memory_ratio(const std::string& peer, const Stopwatch& watch) {
+    return memory_ratio(peer, &Result::step_bytes, watch);
+  }
   /// The memory a peer keeps from others while it trains, over ours.
   Figure held_memory_ratio(const std::string& peer, const Stopwatch& watch) {
     return memory_ratio(peer, &Result::held_bytes, watch);
@@ -53,6 +57,7 @@ class Contest {
     double microseconds = 0;
     double our_microseconds = 0;  // in the same turns
     double peak_bytes = 0;
+    double step_bytes = 0;
     double held_bytes = 0;
     double first_step = 0;
     std::string skipped = {};
@@ -66,6 +71,7 @@ class Contest {
   Processes start(const std::vector<std::string>& names, int64_t parameters);
   PeerProcess start_peer(const std::string& name) const;
   PeerProcess start_ours(const std::string& task) const;
+  void ask_for_memory(const std::string& name, const PeerProcess& process);
   void profile(const std::string& name, const PeerProcess& process) const;
   const Result& result(const std::string& name, const Stopwatch& watch);
   Figure memory_ratio(const std::string& peer, double Result::*bytes, const Stopwatch& watch);

@@ -11,6 +11,7 @@
 #include "benchmarks/gpu/accuracy.h"
 #include "benchmarks/gpu/contest.h"
 #include "benchmarks/gpu/fused.h"
+#include "benchmarks/gpu/jpeg.h"
 #include "benchmarks/gpu/serve.h"
 #include "benchmarks/gpu/towers.h"
 #include "tensorpack/utils/error.h"
@@ -62,6 +63,9 @@ class Program {
           [=](const Stopwatch& watch) { return contest->ratio(peer, watch); });
     }
     if (task.name == "resnet50") add_further(contest);
+    if (task.recompute) {
+      for (const std::string& peer : task.peers) add_memory(contest, peer);
+    }
     if (flags_.peers == std::vector<std::string>{"none"}) {
       suite_.add("gpu/" + task.name + "_step_us",
                  [=](const Stopwatch& watch) { return contest->ours(watch); });
@@ -76,14 +80,23 @@ class Program {
 
   void add_further(const std::shared_ptr<Contest>& contest) {
     const std::string task = "gpu/" + contest->task().name;
-    add(task + "_peak_memory_vs_eager", contest, "eager",
-        [=](const Stopwatch& watch) { return contest->peak_memory_ratio("eager", watch); });
-    add(task + "_held_memory_vs_eager", contest, "eager",
-        [=](const Stopwatch& watch) { return contest->held_memory_ratio("eager", watch); });
+    add_memory(contest, "eager");
     add(task + "_seconds_to_first_step", contest, "compile",
         [=](const Stopwatch& watch) { return contest->first_step("compile", watch); });
     suite_.add(task + "_cpu_ms_per_step",
                [=](const Stopwatch& watch) { return contest->cpu_time(watch); });
+  }
+
+  void add_memory(const std::shared_ptr<Contest>& contest, const std::string& peer) {
+    const auto name = [&](const char* which) {
+      return fmt::format("gpu/{}_{}_memory_vs_{}", contest->task().name, which, peer);
+    };
+    add(name("peak"), contest, peer,
+        [=](const Stopwatch& watch) { return contest->peak_memory_ratio(peer, watch); });
+    add(name("step"), contest, peer,
+        [=](const Stopwatch& watch) { return contest->step_memory_ratio(peer, watch); });
+    add(name("held"), contest, peer,
+        [=](const Stopwatch& watch) { return contest->held_memory_ratio(peer, watch); });
   }
 
   void add(const std::string& name, const std::shared_ptr<Contest>& contest,
@@ -102,7 +115,7 @@ void add_options(CLI::App& app, Flags& flags) {
   app.add_option("--filter", flags.suite.filter, "Run the benchmarks whose name contains this");
   app.add_option("--peers", flags.peers,
                  "Compare with these alone (eager,cuda_graph,compile,compile_reduce_overhead,"
-                 "compile_max_autotune,jax,lightning,device_data), or with `none`")
+                 "compile_max_autotune,jax,lightning,device_data,keeping), or with `none`")
       ->delimiter(',');
   app.add_option("--repetitions", flags.contest.repetitions, "Repetitions of each side")
       ->capture_default_str()
@@ -169,6 +182,7 @@ int run(int argc, char** argv) {
   for (const GpuTask& task : gpu_tasks(flags.tiny)) program.add(task);
   if (flags.list || flags.contest.device == "cuda") {
     add_fused_benchmarks(suite);
+    add_jpeg_benchmarks(suite);
     add_towers_benchmarks(suite);
     add_accuracy_benchmarks(suite);
   }

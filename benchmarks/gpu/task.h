@@ -14,9 +14,11 @@ struct GpuTask {
   int64_t batch = 0;
   int64_t size = 0;                ///< side of an image, or tokens of a text
   std::string precision = "tf32";  ///< or "bf16": autocast with float32 weights
+  bool recompute = false;          ///< ours makes again what is cheap, to save memory
   bool channels_last = false;      ///< of the input, and of the peers' model
   bool host_data = false;  ///< shuffled from the host's memory instead of one batch on the device
   bool jpeg_data = false;  ///< decoded from the files in the folder TENSORPACK_BENCH_JPEGS
+  bool nvjpeg = false;     ///< ... by the device
   bool tiny = false;       ///< for tests on the CPU
   std::vector<std::string> peers = {};
   size_t at_once = 4;  ///< how many peers may live beside ours

@@ -3,9 +3,9 @@
 
 #include <torch/cuda.h>
 
-#include <filesystem>
 #include <numeric>
 
+#include "benchmarks/gpu/jpeg.h"
 #include "examples/gan/dcgan.h"
 #include "examples/models/alexnet.h"
 #include "examples/models/resnet.h"
@@ -21,14 +21,19 @@ constexpr int64_t kImages = 50'000;
 SessionOptions session_options(const GpuTask& task) {
   SessionOptions options{.precision =
                              task.precision == "bf16" ? Precision::kBFloat16 : Precision::kTf32};
+  options.fusion.recompute = task.recompute;
   // To measure what a pass is worth, within one run.
   const std::string without = env("TENSORPACK_BENCH_WITHOUT").value_or("");
   if (without == "bias_relu") options.fusion.bias_relu = false;
+  if (without == "convolutions") options.fusion.convolutions = false;
   if (without == "pointwise") options.fusion.pointwise = false;
   if (without == "updates") options.fusion.updates = false;
   if (without == "memsets") options.fusion.memsets = false;
   if (without == "side_stream") options.fusion.side_stream = false;
   if (without == "fusion") options.fusion = FusionOptions::none();
+  if (const auto candidates = env("TENSORPACK_BENCH_CUDNN_CANDIDATES")) {
+    options.cudnn_candidates = std::stoi(*candidates);
+  }
   return options;
 }
 
@@ -103,26 +108,20 @@ DataFlowPtr random_images(const GpuTask& task) {
   return std::make_unique<FromList>(std::move(points));
 }
 
-// Random parts of JPEGs, decoded on all cores.
-DataFlowPtr jpeg_images(const GpuTask& task) {
-  std::vector<LabeledFile> files;
-  for (const auto& entry : std::filesystem::directory_iterator(*env("TENSORPACK_BENCH_JPEGS"))) {
-    files.push_back({entry.path(), std::ssize(files) % classes(task)});
-  }
-  const auto threads = env("TENSORPACK_BENCH_THREADS");
-  return LabeledFiles(std::move(files), {.shuffle = true}) | repeat() |
-         image_batch(task.batch, {.size = {.height = task.size, .width = task.size},
-                                  .mirror = 0.5,
-                                  .reads_files = true,
-                                  .dtype = torch::kByte,
-                                  .channels_last = task.channels_last,
-                                  .threads = threads ? std::stoll(*threads) : 0});
+// Random parts of JPEGs, decoded on all cores or on the device.
+Owned<InputSource> jpeg_images(const GpuTask& task) {
+  const ImageBatchOptions options = jpeg_options(task.size, task.channels_last);
+  DataFlowPtr files = jpeg_files(classes(task));
+  // A short queue: what was decoded during the peer's turn must not count.
+  const QueueInputOptions queue{.capacity = 2};
+  if (!task.nvjpeg) return QueueInput(std::move(files) | image_batch(task.batch, options), queue);
+  return DecodingInput(QueueInput(std::move(files) | encoded_batch(task.batch, options), queue),
+                       options);
 }
 
-// Reads ahead, and copies to the device ahead of the step that needs the data.
-InputSourcePtr prefetched(DataFlowPtr flow, QueueInputOptions queue, torch::Device device) {
-  return std::make_unique<StagingInput>(QueueInput(std::move(flow), queue),
-                                        StagingInputOptions{.device = device});
+// Copies to the device ahead of the step that needs the data.
+InputSourcePtr prefetched(Owned<InputSource> source, torch::Device device) {
+  return std::make_unique<StagingInput>(std::move(source), StagingInputOptions{.device = device});
 }
 
 }  // namespace
@@ -159,11 +158,10 @@ InputFeeder GpuTraining::feeder() {
     return [batch = constant_batch(task_, device_)] { return batch; };
   }
   if (task_.jpeg_data) {
-    // A short queue: what was decoded during the peer's turn must not count.
-    source_ = prefetched(jpeg_images(task_), {.capacity = 2}, device_);
+    source_ = prefetched(jpeg_images(task_), device_);
   } else {
-    source_ =
-        prefetched(random_images(task_) | shuffle() | tensorpack::batch(task_.batch), {}, device_);
+    source_ = prefetched(
+        QueueInput(random_images(task_) | shuffle() | tensorpack::batch(task_.batch)), device_);
   }
   return [this] { return source_->next().value(); };
 }

@@ -4,8 +4,8 @@
   gpu.py --task resnet50 --mode compile --batch 256 --size 224 --precision bf16 --channels-last --scratch DIR
 
 It answers requests: `<n>`, the seconds of n steps; `cpu <n>`, the CPU seconds in which this thread issues n
-steps; `memory`, the most bytes that were in use on the device at a time; `held`, the bytes taken from it;
-`profile <path>`, 0 after a trace of 5 steps was written to the path.
+steps; `memory`, the most bytes that were in use on the device at a time; `step_memory`, the same of the steps
+after the first; `held`, the bytes taken from it; `profile <path>`, 0 after a trace of 5 steps was written to the path.
 """
 
 import argparse
@@ -228,9 +228,32 @@ def profile(step, path):
     trace.export_chrome_trace(path)
 
 
+class Memory:
+    """The most bytes in use at a time: since the start, and in the steps between two calls."""
+
+    start = steps = 0
+
+    def begin_steps(self):
+        self.start = self.now()
+        if on_gpu:
+            torch.cuda.reset_peak_memory_stats()
+
+    def end_steps(self):
+        self.steps = self.now()
+
+    @staticmethod
+    def now():
+        return torch.cuda.max_memory_allocated() if on_gpu else 0
+
+
+memory = Memory()
+
+
 def reply(step, words):
     if words[0] == "memory":
-        return torch.cuda.max_memory_allocated() if on_gpu else 0
+        return max(memory.start, memory.now())
+    if words[0] == "step_memory":
+        return memory.steps
     if words[0] == "held":
         return torch.cuda.memory_reserved() if on_gpu else 0
     if words[0] == "cpu":
@@ -256,7 +279,9 @@ def serve_steps():
     step()
     synchronize()
     first_step = time.perf_counter() - start - gpu.waited
+    memory.begin_steps()
     seconds_of(step, 2 if task.tiny else 5)  # graphs of reduce-overhead are recorded in the first few
+    memory.end_steps()
     gpu.leave()
     answer("ready", json.dumps({"parameters": training.parameters, "first_step": first_step}))
     while True:
@@ -308,7 +333,7 @@ def serve_lightning():
                 answer(time.perf_counter() - self.start)
             words = request()
             while not words[0].isdigit():
-                answer(reply(None, words) if words[0] in ("memory", "held") else 0)
+                answer(reply(None, words) if words[0] in ("memory", "step_memory", "held") else 0)
                 words = request()
             self.left = int(words[0])
             self.start = time.perf_counter()

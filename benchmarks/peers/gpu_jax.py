@@ -169,7 +169,7 @@ def reply(training, words):
         return statistics.get("peak_bytes_in_use" if words[0] == "memory" else "pool_bytes", 0)
     if words[0] == "cpu":
         return cpu_seconds_of(training, int(words[1]))
-    if words[0] == "profile":
+    if words[0] in ("profile", "step_memory"):
         return 0
     return seconds_of(training, int(words[0]))
 

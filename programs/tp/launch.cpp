@@ -68,9 +68,10 @@ int pick_port(bool here) {
   return std::uniform_int_distribution<int>(20000, 31999)(random);
 }
 
-/// Runs the words on another host. There nobody would end them when this side is killed: a watch,
-/// which is there before them, does as soon as the input ends. The shell itself waits for their
-/// end.
+/// Runs the words on another host, where no signal of this side comes, and where nobody would end
+/// them when this side is killed. A watch, which is there before them, sends the signals whose
+/// numbers it reads from the input, and ends them as soon as the input ends. The shell itself waits
+/// for their end.
 std::string remote_script(const RankCommand& command) {
   std::string program = "cd " + quoted(std::filesystem::current_path().string());
   for (const auto& [name, value] : command.variables) {
@@ -78,10 +79,13 @@ std::string remote_script(const RankCommand& command) {
   }
   program += " &&";
   for (const std::string& word : command.words) program += " " + quoted(word);
-  return "trap : INT TERM; exec 3<&0; "
-         "( trap '' TERM; cat <&3; kill -TERM 0; sleep 5; kill -KILL 0 ) > /dev/null 2>&1 & "
-         "watch=$!; { " +
-         program + "; } < /dev/null 3<&-; status=$?; kill -KILL $watch 2> /dev/null; exit $status";
+  const std::string script =
+      "trap : INT TERM HUP; exec 3<&0; "
+      "( trap '' INT TERM HUP; while read signal <&3; do kill -$signal 0; done; "
+      "kill -TERM 0; sleep 5; kill -KILL 0 ) > /dev/null 2>&1 & "
+      "watch=$!; { " +
+      program + "; } < /dev/null 3<&-; status=$?; kill -KILL $watch 2> /dev/null; exit $status";
+  return "exec sh -c " + quoted(script);  // a user's own shell may be another
 }
 
 std::vector<std::string> remote_words(const std::string& remote_shell, const std::string& host) {
@@ -202,7 +206,7 @@ class Launcher {
     RankCommand remote{.rank = command.rank,
                        .words = remote_words(options_.remote_shell, host),
                        .variables = {},
-                       .input = RankInput::kHeldOpen};  // its end ends the rank
+                       .input = RankInput::kSignals};
     remote.words.push_back(remote_script(command));
     return remote;
   }

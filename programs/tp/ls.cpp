@@ -17,6 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kDamaged = "damaged";
+
 std::string saved_at(const fs::path& path) {
   const auto time = std::chrono::time_point_cast<std::chrono::seconds>(
       std::chrono::file_clock::to_sys(fs::last_write_time(path)));
@@ -28,13 +30,17 @@ std::string text_of(const Metadata& metadata, const char* key) {
   return found == metadata.end() ? "?" : found->second;
 }
 
-// Nothing if every checksum is right.
-std::string damage_of(const fs::path& path) {
+// Reads all of a file. Bare weights, which any library may have written, have no checksums.
+std::string verdict_on(const fs::path& path, bool has_checksums) {
   try {
-    load_checkpoint(path);
-    return "";
-  } catch (const Error& error) {
-    return error.what();
+    if (has_checksums) {
+      load_checkpoint(path);
+    } else {
+      read_safetensors(path);
+    }
+    return has_checksums ? "whole" : "weights without checksums";
+  } catch (const Error&) {
+    return kDamaged;
   }
 }
 
@@ -47,11 +53,13 @@ std::vector<std::string> row_of(const fs::path& path, bool is_latest, bool verif
     row[0] = text_of(header.metadata, "global_step");
     row[1] = text_of(header.metadata, "epoch_num");
     row[2] = std::to_string(header.entries.size());
-    if (verify) note += (note.empty() ? "" : ", ") + std::string("whole");
+    if (verify) {
+      const std::string verdict = verdict_on(path, is_checkpoint(header.metadata));
+      note = is_latest && verdict != kDamaged ? "latest, " + verdict : verdict;
+    }
   } catch (const Error&) {
-    note = "damaged";
+    note = kDamaged;
   }
-  if (verify && note != "damaged" && !damage_of(path).empty()) note = "damaged";
   row.push_back(note);
   return row;
 }
@@ -67,7 +75,7 @@ int list(const fs::path& dir, bool verify) {
   bool is_damaged = false;
   for (const fs::path& path : directory.all()) {
     rows.push_back(row_of(path, path == directory.latest(), verify));
-    is_damaged |= rows.back().back() == "damaged";
+    is_damaged |= rows.back().back() == kDamaged;
   }
   TP_CHECK(rows.size() > 1, "tp ls",
            "there is no checkpoint in '{}'. Name the directory a training saved to, such as "

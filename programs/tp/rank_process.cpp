@@ -122,7 +122,7 @@ RankProcess::RankProcess(const RankCommand& command, Pipes pipes)
       output_(pipes.output.first, STDOUT_FILENO, fmt::format("[{}] ", command.rank)),
       errors_(pipes.errors.first, STDERR_FILENO, fmt::format("[{}] ", command.rank)),
       input_(pipes.input.second),
-      relayed_(command.input == RankInput::kRelayed) {
+      input_kind_(command.input) {
   const pid_t parent = getpid();
   pid_ = fork();
   TP_CHECK(pid_ >= 0, "tp launch", "no process could be made: {}.", std::strerror(errno));
@@ -154,7 +154,12 @@ void RankProcess::close_input() {
 }
 
 void RankProcess::send(int signal) const {
-  if (running()) kill(-pid_, signal);
+  if (!running()) return;
+  if (input_kind_ == RankInput::kSignals && signal != SIGKILL) {
+    write_all(input_, fmt::format("{}\n", signal));
+  } else {
+    kill(-pid_, signal);
+  }
 }
 
 void RankProcess::collect() {

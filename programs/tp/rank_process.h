@@ -43,8 +43,8 @@ class PrefixedStream {
 
 enum class RankInput {
   kNothing,
-  kRelayed,   ///< what the launcher itself is given
-  kHeldOpen,  ///< nothing, and its end only with that of the launcher
+  kRelayed,  ///< what the launcher itself is given
+  kSignals,  ///< the numbers of signals, one a line; it ends with the launcher
 };
 
 struct RankCommand {
@@ -68,13 +68,14 @@ class RankProcess {
   int status() const { return status_.value_or(-1); }
   std::string describe_end() const;
 
-  /// To the process and all that it has started.
+  /// To the process and all that it has started. A process that takes signals from its input gets
+  /// them there, but for SIGKILL.
   void send(int signal) const;
   /// Notes that it has ended, if it has.
   void collect();
 
   /// The pipe to its standard input, or -1 when it takes none of what is relayed.
-  int input() const { return relayed_ ? input_ : -1; }
+  int input() const { return input_kind_ == RankInput::kRelayed ? input_ : -1; }
   void close_input();
   std::vector<PrefixedStream*> streams() { return {&output_, &errors_}; }
 
@@ -86,7 +87,7 @@ class RankProcess {
   PrefixedStream output_;
   PrefixedStream errors_;
   int input_;
-  bool relayed_;
+  RankInput input_kind_;
   pid_t pid_;
   std::optional<int> status_;
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tensorpack/callbacks/fetch_spec.h"
+#include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/distributed/process_group.h"
 #include "tensorpack/graph/check_batch.h"
 #include "tensorpack/utils/error.h"
@@ -49,6 +50,11 @@ std::optional<DataPoint> InferenceInput::next() {
   return source_->next();
 }
 
+int64_t InferenceInput::left_out() const {
+  const auto stats = source_->stats();
+  return stats ? datapoints_left_out(*stats) : 0;
+}
+
 InferenceRunner::InferenceRunner(InferenceInput input, OwnedList<Inferencer> inferencers,
                                  InferenceRunnerOptions options)
     : input_(std::move(input)), inferencers_(std::move(inferencers)), options_(std::move(options)) {
@@ -70,6 +76,7 @@ void InferenceRunner::build_towers() {
              "both .device and .devices are set. Set one of them.");
     devices.assign(options_.devices.list().begin(), options_.devices.list().end());
   }
+  towers_.clear();  // of another trainer
   for (const auto& device : devices) {
     towers_.push_back(trainer().build_prediction_tower({
         .name = free_name(graph(), options_.tower_name),
@@ -118,6 +125,13 @@ void InferenceRunner::before_train() {
   input_.stop();
 }
 
+// What belongs to the trainer must not outlive it.
+void InferenceRunner::after_train() {
+  input_.stop();
+  team_.reset();
+  sessions_.clear();
+}
+
 void InferenceRunner::trigger() {
   for (Inferencer& inferencer : inferencers_) inferencer.before_inference();
   if (options_.on_all_processes && trainer().processes() != nullptr) {
@@ -134,6 +148,7 @@ void InferenceRunner::trigger() {
 
 // Hands what was fetched for every datapoint to `take`.
 void InferenceRunner::run_pass(const Take& take) {
+  const int64_t left_out_before = input_.left_out();
   input_.start();
   ProgressMeter meter({.total = input_.size().value_or(0), .description = towers_[0].name()});
   try {
@@ -150,6 +165,12 @@ void InferenceRunner::run_pass(const Take& take) {
   input_.stop();
   if (meter.done() == 0) {
     log::warning("[InferenceRunner] the data of '{}' is empty.", towers_[0].name());
+  }
+  if (const int64_t left_out = input_.left_out() - left_out_before; left_out > 0) {
+    log::warning_once(
+        "[InferenceRunner] the last {} datapoints of the data of '{}' made no whole batch and were "
+        "left out. Keep them with {{.remainder = true}}.",
+        left_out, towers_[0].name());
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Validation during training.
 //
-//   InferenceRunner(FashionMnist("test") | batch(256),
+//   InferenceRunner(FashionMnist("test") | batch(256, {.remainder = true}),
 //                   {ScalarStats({"cost"}), ClassificationError()})
 #pragma once
 
@@ -43,6 +43,8 @@ class InferenceInput {
   std::optional<DataPoint> next();
   std::optional<int64_t> size() const { return source_->size(); }
   void stop() { source_->stop(); }
+  /// Datapoints left out at the end of passes so far, because they made no whole batch.
+  int64_t left_out() const;
 
  private:
   std::unique_ptr<InputSource> source_;
@@ -70,10 +72,11 @@ struct InferenceRunnerOptions {
 /// inferencers make of it.
 ///
 /// A pass begins with the first datapoint and ends with the data: of a flow, when it ends, whatever
-/// its size() says; of an input source, when it ends or after size() datapoints. It does not count
-/// as a step. On CUDA the data is copied ahead by a StagingInput. Throws Error before the first
-/// step when the trainer has no tower function, a fetch is unknown or the first datapoint does not
-/// fit the tower's inputs.
+/// its size() says; of an input source, when it ends or after size() datapoints. What batch()
+/// leaves out at the end, for want of {.remainder = true}, the log tells once. A pass does not
+/// count as a step. On CUDA the data is copied ahead by a StagingInput. Throws Error before the
+/// first step when the trainer has no tower function, a fetch is unknown or the first datapoint
+/// does not fit the tower's inputs.
 class InferenceRunner final : public Callback {
  public:
   InferenceRunner(InferenceInput input, OwnedList<Inferencer> inferencers,
@@ -82,7 +85,7 @@ class InferenceRunner final : public Callback {
   void setup_graph() override;
   void before_train() override;
   void trigger() override;
-  void after_train() override { input_.stop(); }
+  void after_train() override;
 
  private:
   using Take = std::function<void(std::vector<at::Tensor>)>;

@@ -9,6 +9,7 @@
 #include "tensorpack/graph/interpreter.h"
 #include "tensorpack/graph/operator_watch.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/timer.h"
 
 namespace tensorpack::cuda {
 
@@ -27,13 +28,27 @@ std::vector<KernelSource> kernels_of(const Trace& trace, int multiprocessors) {
   return list.kernels();
 }
 
-void compile_ahead(const Trace& trace) {
+std::future<void> compile_ahead(const Trace& trace, std::function<void()> use_device) {
   const Launcher* device = device_launcher();
-  if (device == nullptr) return;
-  try {
-    prepare_all(kernels_of(trace, device->multiprocessors()));
-  } catch (const std::exception& error) {
+  if (device == nullptr) return {};
+  const auto leave_it = [](const std::exception& error) {
     log::debug("Kernels are compiled one by one: {}", error.what());
+  };
+  try {
+    return std::async(std::launch::async,
+                      [=, kernels = kernels_of(trace, device->multiprocessors())] {
+                        const Timer timer;
+                        try {
+                          use_device();
+                          prepare_all(kernels);
+                        } catch (const std::exception& error) {
+                          leave_it(error);
+                        }
+                        log::debug("Compiling and loading kernels took {:.3f} s.", timer.seconds());
+                      });
+  } catch (const std::exception& error) {
+    leave_it(error);
+    return {};
   }
 }
 

@@ -6,6 +6,8 @@
 // compiled when it is first launched.
 #pragma once
 
+#include <functional>
+#include <future>
 #include <vector>
 
 #include "tensorpack/cuda/jit.h"
@@ -17,7 +19,8 @@ namespace tensorpack::cuda {
 /// in order.
 std::vector<KernelSource> kernels_of(const Trace& trace, int multiprocessors);
 
-/// Compiles and loads them for the current device. Whatever goes wrong is left to the first launch.
-void compile_ahead(const Trace& trace);
+/// Begins to compile and load them for the current device, on another thread, which calls
+/// `use_device` to have the same one. Whatever goes wrong is left to the first launch.
+std::future<void> compile_ahead(const Trace& trace, std::function<void()> use_device);
 
 }  // namespace tensorpack::cuda

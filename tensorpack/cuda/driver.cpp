@@ -1,71 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/cuda/driver.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <dlfcn.h>
-
-#include <filesystem>
 #include <vector>
 
-#include "tensorpack/utils/error.h"
+#include "tensorpack/cuda/shared_library.h"
 
 namespace tensorpack::cuda {
 namespace {
 
 constexpr const char* kWhere = "fused kernels";
 
-// Where libtorch lies: its wheels bring NVRTC, in folders the loader does not search.
-std::filesystem::path libtorch_folder() {
-  Dl_info info = {};
-  const auto* symbol = reinterpret_cast<const void*>(&c10::Dispatcher::realSingleton);
-  if (dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return {};
-  return std::filesystem::path(info.dli_fname).parent_path();
-}
-
 std::vector<std::string> places_of_nvrtc() {
-  std::vector<std::string> places = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
-  const std::filesystem::path torch = libtorch_folder();
-  if (torch.empty()) return places;
+  std::vector<std::string> places = places_of("nvrtc");
   // It depends on the right NVRTC, and knows where that is.
-  places.push_back(torch / "libcaffe2_nvrtc.so");
-  std::error_code ignored;
-  const std::filesystem::path wheels = torch / "../../nvidia";
-  for (const auto& wheel : std::filesystem::directory_iterator(wheels, ignored)) {
-    for (const auto& file : std::filesystem::directory_iterator(wheel.path() / "lib", ignored)) {
-      if (file.path().filename().string().starts_with("libnvrtc.so")) places.push_back(file.path());
-    }
-  }
+  const std::string stub = beside_libtorch("libcaffe2_nvrtc.so");
+  if (!stub.empty()) places.insert(places.begin() + 3, stub);
   return places;
 }
 
-class Library {
- public:
-  Library(std::string name, const std::vector<std::string>& places) : name_(std::move(name)) {
-    for (const std::string& place : places) {
-      handle_ = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (handle_ != nullptr) return;
-    }
-    const char* reason = dlerror();
-    throw make_error(kWhere,
-                     "{} was not found ({}). Install it, or add its folder to "
-                     "LD_LIBRARY_PATH.",
-                     name_, reason == nullptr ? "no reason given" : reason);
-  }
-
-  template <typename Function>
-  void find(Function& function, const char* symbol) const {
-    function = reinterpret_cast<Function>(dlsym(handle_, symbol));
-    TP_CHECK(function != nullptr, kWhere, "{} has no function {}. Install a newer one.", name_,
-             symbol);
-  }
-
- private:
-  std::string name_;
-  void* handle_ = nullptr;
-};
-
 Nvrtc open_nvrtc() {
-  const Library library("NVRTC", places_of_nvrtc());
+  const SharedLibrary library(kWhere, "NVRTC", places_of_nvrtc());
   Nvrtc nvrtc;
   library.find(nvrtc.version, "nvrtcVersion");
   library.find(nvrtc.create, "nvrtcCreateProgram");
@@ -80,7 +34,7 @@ Nvrtc open_nvrtc() {
 }
 
 Driver open_driver() {
-  const Library library("the CUDA driver", {"libcuda.so.1"});
+  const SharedLibrary library(kWhere, "the CUDA driver", {"libcuda.so.1"});
   Driver driver;
   library.find(driver.current_device, "cuCtxGetDevice");
   library.find(driver.device_attribute, "cuDeviceGetAttribute");

@@ -10,6 +10,7 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <future>
 
 #include "tensorpack/graph/exchange.h"
 #include "tensorpack/graph/phase_log.h"
@@ -215,7 +216,6 @@ std::vector<at::Tensor> GraphRunner::warm_up(Variant& variant,
   const PhaseLog phase(op_name_, c10::Device(c10::kCUDA, space_->device), "warming up");
   // Memory of the recording is of the other stream: without use from here on.
   c10::cuda::CUDACachingAllocator::emptyCache();
-  release_host_memory();
   const Detour on_capture_stream(space_->stream);
   const WaitWatch watch(program_);
   std::vector<at::Tensor> values = copies_of(run_and_remember(with_decided(inputs)));
@@ -270,6 +270,11 @@ void GraphRunner::capture(Variant& variant) {
   } catch (const std::exception& error) {
     give_up(fmt::format("{}: {}", program_.current_op(), tensorpack::describe(error)));
   }
+  // Not with the first step, which would wait for the driver as long.
+  releasing_ = std::async(std::launch::async, [device = space_->device] {
+    c10::cuda::set_device(device);
+    release_host_memory();
+  });
 }
 
 std::vector<at::Tensor> GraphRunner::launch(Variant& variant,

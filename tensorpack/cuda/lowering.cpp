@@ -2,13 +2,17 @@
 // How programs run on CUDA: recorded as for replay, launched as CUDA graphs.
 #include "tensorpack/session/lowering.h"
 
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
 
+#include <future>
 #include <map>
 #include <memory>
 
 #include "tensorpack/cuda/compile_ahead.h"
 #include "tensorpack/cuda/graph_runner.h"
+#include "tensorpack/cuda/jit.h"
 #include "tensorpack/cuda/passes/passes.h"
 #include "tensorpack/cuda/side_stream.h"
 #include "tensorpack/cuda/update_kernels.h"
@@ -20,7 +24,11 @@ namespace {
 
 class CudaLowering final : public Lowering {
  public:
-  explicit CudaLowering(FusionOptions fusion) : Lowering(fusion), fusion_(fusion) {}
+  // Opening the compiler takes a while: beside the first recording.
+  explicit CudaLowering(FusionOptions fusion)
+      : Lowering(fusion),
+        fusion_(fusion),
+        opening_(std::async(std::launch::async, [] { cuda::obstacle_to_compiling(); })) {}
 
   void optimize(const Op& op, Trace& trace,
                 const std::vector<std::string>& fetches) const override {
@@ -28,13 +36,20 @@ class CudaLowering final : public Lowering {
     cuda::optimize(trace, fetches, fusion_);
     overlap_exchanges(trace);
     const c10::cuda::CUDAGuard on_device(op.device());
-    const PhaseLog phase(op.name(), op.device(), "compiling kernels");
-    cuda::compile_ahead(trace);
+    const PhaseLog phase(op.name(), op.device(), "listing kernels");
+    compiling_ = cuda::compile_ahead(trace, [device = op.device()] {
+      c10::cuda::set_device(device.index());
+      cudaFree(nullptr);  // the driver's context is there from the first call that needs it
+    });
   }
 
   std::unique_ptr<ProgramRunner> make_runner(
       const Op& op, const Trace& trace, const std::vector<std::string>& fetches) const override {
     if (!op.device().is_cuda()) return Lowering::make_runner(op, trace, fetches);
+    if (compiling_.valid()) {
+      const PhaseLog phase(op.name(), op.device(), "waiting for kernels");
+      compiling_.get();
+    }
     // Towers that run at once need memory and a stream of their own.
     auto& space = spaces_[{op.device().index(), op.state().tower}];
     if (!space) {
@@ -46,6 +61,8 @@ class CudaLowering final : public Lowering {
 
  private:
   FusionOptions fusion_;
+  std::future<void> opening_;
+  mutable std::future<void> compiling_;  // kernels of the trace that was optimized last
   // By device and tower.
   mutable std::map<std::pair<c10::DeviceIndex, int>, std::shared_ptr<const cuda::CaptureSpace>>
       spaces_;

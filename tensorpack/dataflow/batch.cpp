@@ -9,13 +9,14 @@
 #include "tensorpack/dataflow/detail/collate.h"
 #include "tensorpack/dataflow/detail/padding.h"
 #include "tensorpack/dataflow/detail/row_source.h"
+#include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/error_context.h"
 
 namespace tensorpack {
 namespace {
 
-class Batch final : public DataFlow {
+class Batch final : public DataFlow, public detail::ThreadedStage {
  public:
   Batch(DataFlowPtr flow, int64_t size, BatchOptions options)
       : flow_(std::move(flow)),
@@ -46,8 +47,7 @@ class Batch final : public DataFlow {
       if (!point) break;
       telling_where(first, [&] { collator.add(*point); });
     }
-    const bool complete = collator.rows() == size_;
-    if (!complete && !(options_.remainder && collator.rows() > 0)) return std::nullopt;
+    if (!makes_batch(collator.rows())) return std::nullopt;
     return collator.take();
   }
 
@@ -64,6 +64,8 @@ class Batch final : public DataFlow {
     return batches_of(*points);
   }
 
+  detail::StatsPtr stats() const override { return stats_; }
+
  private:
   // Rows of one source are equal in shape: there is nothing to pad.
   std::optional<DataPoint> next_rows() {
@@ -74,9 +76,7 @@ class Batch final : public DataFlow {
       if (!number) break;
       numbers.push_back(*number);
     }
-    if (numbers.empty() || (std::ssize(numbers) < size_ && !options_.remainder)) {
-      return std::nullopt;
-    }
+    if (!makes_batch(std::ssize(numbers))) return std::nullopt;
     return rows_->stack_rows(numbers);
   }
 
@@ -88,10 +88,17 @@ class Batch final : public DataFlow {
       if (!point) break;
       points.push_back(std::move(*point));
     }
-    if (points.empty() || (std::ssize(points) < size_ && !options_.remainder)) return std::nullopt;
+    if (!makes_batch(std::ssize(points))) return std::nullopt;
     DataPoint batch;
     telling_where(first, [&] { batch = detail::stack(points, options_.padding); });
     return batch;
+  }
+
+  // Whether so many make one; otherwise they are left out.
+  bool makes_batch(int64_t points) const {
+    if (points == size_ || (options_.remainder && points > 0)) return true;
+    stats_->left_out += points;
+    return false;
   }
 
   std::optional<DataPoint> read() {
@@ -119,6 +126,7 @@ class Batch final : public DataFlow {
   int64_t size_;
   BatchOptions options_;
   int64_t read_ = 0;  // datapoints of the pass
+  detail::StatsPtr stats_ = std::make_shared<StageStats>("Batch", 0, 0);
 };
 
 // Collects datapoints by key; batches are as ready as they get.

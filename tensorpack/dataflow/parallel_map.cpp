@@ -17,24 +17,24 @@
 namespace tensorpack {
 namespace {
 
-detail::WorkAheadOptions options_for(const char* name, const ParallelMapOptions& options) {
+detail::WorkAheadOptions options_for(const ParallelMapOptions& options) {
   const int64_t threads = options.threads == 0 ? affinity_cores() : options.threads;
-  return {.name = name,
+  return {.name = options.name,
           .threads = threads,
           .capacity = options.capacity == 0 ? 4 * threads : options.capacity,
           .ordered = options.ordered};
 }
 
-std::shared_ptr<detail::MapRunner> runner_for(const char* name, const detail::MapWork& work,
+std::shared_ptr<detail::MapRunner> runner_for(const detail::MapWork& work,
                                               const ParallelMapOptions& options) {
   return std::make_shared<detail::MapRunner>(
-      name, work, MapOptions{.on_error = options.on_error, .seed = options.seed});
+      options.name, work, MapOptions{.on_error = options.on_error, .seed = options.seed});
 }
 
-DataFlowPtr parallel(const char* name, DataFlowPtr flow, std::shared_ptr<detail::MapRunner> run,
+DataFlowPtr parallel(DataFlowPtr flow, std::shared_ptr<detail::MapRunner> run,
                      const ParallelMapOptions& options) {
   const bool keeps_all = run->keeps_all();
-  const auto ahead = options_for(name, options);
+  const auto ahead = options_for(options);
   return std::make_unique<detail::WorkAheadFlow>(
       std::move(flow),
       [run = std::move(run)](int64_t pass) {
@@ -205,7 +205,9 @@ class MapAndBatch final : public DataFlow, public detail::ThreadedStage {
     row_ = (batch + 1) * size_;
     if (rows == 0) return std::nullopt;
     DataPoint last = batches_->take(batch, rows);
-    return remainder_ ? std::optional(std::move(last)) : std::nullopt;
+    if (remainder_) return last;
+    stats()->left_out += rows;
+    return std::nullopt;
   }
 
   int64_t batches_in(int64_t points) const {
@@ -223,7 +225,7 @@ class MapAndBatch final : public DataFlow, public detail::ThreadedStage {
 };
 
 // The datapoints that a stage of batches may have in work.
-int64_t capacity_of(const char* name, int64_t size, int64_t batches) {
+int64_t capacity_of(const std::string& name, int64_t size, int64_t batches) {
   TP_CHECK(size > 0, name, "the batch size must be positive, got {}.", size);
   TP_CHECK(batches > 0, name, "the number of batches made ahead must be positive, got {}.",
            batches);
@@ -252,33 +254,32 @@ Stage filled_apart(FilledComponent component, FillFunction fill, int64_t size, b
 
 Stage detail::parallel_map_stage(MapWork work, ParallelMapOptions options) {
   return [work = std::move(work), options](DataFlowPtr flow) {
-    constexpr const char* kName = "parallel_map";
-    return parallel(kName, std::move(flow), runner_for(kName, work, options), options);
+    return parallel(std::move(flow), runner_for(work, options), options);
   };
 }
 
 Stage detail::map_and_batch_stage(MapWork work, int64_t size, bool remainder,
                                   ParallelMapOptions options) {
-  options.capacity = capacity_of("map_and_batch", size, options.capacity);
+  options.capacity = capacity_of(options.name, size, options.capacity);
   return [work = std::move(work), size, remainder, options](DataFlowPtr flow) -> DataFlowPtr {
-    constexpr const char* kName = "map_and_batch";
-    auto run = runner_for(kName, work, options);
+    auto run = runner_for(work, options);
     if (!run->keeps_all()) {
-      return parallel(kName, std::move(flow), std::move(run), options) |
+      return parallel(std::move(flow), std::move(run), options) |
              batch(size, {.remainder = remainder});
     }
     return std::make_unique<MapAndBatch>(std::move(flow), std::move(run), size, remainder,
-                                         std::nullopt, options_for(kName, options));
+                                         std::nullopt, options_for(options));
   };
 }
 
 Stage fill_batch(FilledComponent component, FillFunction fill, int64_t size,
                  MapAndBatchOptions options) {
-  const ParallelMapOptions parallel_options{
-      .threads = options.threads,
-      .capacity = capacity_of("fill_batch", size, options.capacity),
-      .on_error = options.on_error,
-      .seed = options.seed};
+  const std::string name = options.name.empty() ? "fill_batch" : options.name;
+  const ParallelMapOptions parallel_options{.threads = options.threads,
+                                            .capacity = capacity_of(name, size, options.capacity),
+                                            .on_error = options.on_error,
+                                            .seed = options.seed,
+                                            .name = name};
   if (options.on_error == OnError::kSkip) {
     return filled_apart(std::move(component), std::move(fill), size, options.remainder,
                         parallel_options);
@@ -289,10 +290,8 @@ Stage fill_batch(FilledComponent component, FillFunction fill, int64_t size,
     return std::optional(fill(std::move(point), rng, row));
   }};
   return [=, remainder = options.remainder](DataFlowPtr flow) -> DataFlowPtr {
-    constexpr const char* kName = "fill_batch";
-    return std::make_unique<MapAndBatch>(std::move(flow), runner_for(kName, work, parallel_options),
-                                         size, remainder, component,
-                                         options_for(kName, parallel_options));
+    return std::make_unique<MapAndBatch>(std::move(flow), runner_for(work, parallel_options), size,
+                                         remainder, component, options_for(parallel_options));
   };
 }
 

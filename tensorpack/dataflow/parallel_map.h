@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "tensorpack/dataflow/map.h"
 
 namespace tensorpack {
@@ -16,6 +18,7 @@ struct ParallelMapOptions {
   bool ordered = true;
   OnError on_error = OnError::kThrow;
   std::optional<uint64_t> seed = {};
+  std::string name = "parallel_map";  ///< of the stage, in errors and tables
 };
 
 namespace detail {
@@ -41,6 +44,7 @@ struct MapAndBatchOptions {
   bool remainder = false;
   OnError on_error = OnError::kThrow;
   std::optional<uint64_t> seed = {};
+  std::string name = {};  ///< in errors and tables, if not that of the stage
 };
 
 /// As parallel_map() and batch() behind it, but each thread copies what it made into its row of the
@@ -50,11 +54,13 @@ struct MapAndBatchOptions {
 /// is a parallel_map() and a batch().
 template <MapsDataPoints Function>
 Stage map_and_batch(Function function, int64_t size, MapAndBatchOptions options = {}) {
-  return detail::map_and_batch_stage(detail::map_work(std::move(function)), size, options.remainder,
-                                     {.threads = options.threads,
-                                      .capacity = options.capacity,
-                                      .on_error = options.on_error,
-                                      .seed = options.seed});
+  return detail::map_and_batch_stage(
+      detail::map_work(std::move(function)), size, options.remainder,
+      {.threads = options.threads,
+       .capacity = options.capacity,
+       .on_error = options.on_error,
+       .seed = options.seed,
+       .name = options.name.empty() ? "map_and_batch" : options.name});
 }
 
 /// The first component of the batches of fill_batch().

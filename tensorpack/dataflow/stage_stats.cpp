@@ -197,6 +197,12 @@ std::string format_stages(const std::vector<StageReport>& stages) {
   return table;
 }
 
+int64_t datapoints_left_out(const StageStats& last) {
+  int64_t count = 0;
+  walk(last, [&](const StageStats& stage, int) { count += stage.left_out; });
+  return count;
+}
+
 std::optional<StageReport> slowest_stage(const StageStats& last) {
   struct Thread {
     double busy = 0;

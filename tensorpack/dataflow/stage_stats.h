@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tensorpack/dataflow/dataflow.h"
+#include "tensorpack/dataflow/stage_report.h"
 
 namespace tensorpack {
 
@@ -31,6 +32,7 @@ class StageStats {
   std::atomic<int64_t> downstream_wait_ns = 0;  ///< its threads had no room for what they made
   std::atomic<int64_t> depth_sum = 0;           ///< of the queue, whenever it was looked at
   std::atomic<int64_t> depth_count = 0;
+  std::atomic<int64_t> left_out = 0;  ///< datapoints at the end of passes that made no whole batch
 
   std::vector<std::shared_ptr<const StageStats>> inputs;  ///< where its datapoints come from
 
@@ -38,17 +40,6 @@ class StageStats {
     depth_sum.fetch_add(depth, std::memory_order_relaxed);
     depth_count.fetch_add(1, std::memory_order_relaxed);
   }
-};
-
-/// One line of a report.
-struct StageReport {
-  std::string name = {};
-  int64_t threads = 0;
-  double busy_seconds = 0;  ///< of all its threads together, estimated from a sample
-  double upstream_wait_seconds = 0;
-  double downstream_wait_seconds = 0;
-  double queue_depth = 0;  ///< on average
-  int64_t capacity = 0;
 };
 
 /// What the stages of a pipeline did, from its source to its end. Of a flow that was never piped
@@ -59,6 +50,9 @@ std::vector<StageReport> stage_report(const StageStats& last);
 /// The report as a table.
 std::string format_stages(const std::vector<StageReport>& stages);
 
+/// How many datapoints its stages have left out at the end of passes so far.
+int64_t datapoints_left_out(const StageStats& last);
+
 /// The stage to make faster, or to give more threads. Stages that share a thread share its time:
 /// the busiest thread is found first, then the stage that takes most of it.
 std::optional<StageReport> slowest_stage(const StageStats& last);
@@ -67,7 +61,8 @@ namespace detail {
 
 using StatsPtr = std::shared_ptr<StageStats>;
 
-/// Implemented by flows that have threads: their part of the statistics.
+/// Implemented by flows that count something themselves, such as those that have threads: their
+/// part of the statistics.
 class ThreadedStage {
  public:
   virtual ~ThreadedStage() = default;

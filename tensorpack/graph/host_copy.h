@@ -3,11 +3,28 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <thread>
+
 namespace tensorpack {
 
 /// A copy in the memory of the host: a device may have no room for everything twice. That of a
 /// tensor on a GPU is in page-locked memory, which goes back and forth several times as fast; as
 /// long as that is not much at a time, because it is taken from all other programs.
 at::Tensor host_copy(const at::Tensor& tensor);
+
+/// Locks memory for copies of so many bytes ahead, beside what its owner does meanwhile: locking
+/// takes longer than copying. What no copy took is given back when it is destroyed.
+class [[nodiscard]] HostCopiesAhead {
+ public:
+  /// Does nothing for copies of what is not on a GPU.
+  HostCopiesAhead(c10::Device device, int64_t bytes);
+  ~HostCopiesAhead();
+  HostCopiesAhead(const HostCopiesAhead&) = delete;
+  HostCopiesAhead& operator=(const HostCopiesAhead&) = delete;
+
+ private:
+  std::thread thread_;
+};
 
 }  // namespace tensorpack

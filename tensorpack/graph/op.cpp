@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tensorpack/graph/call_scope.h"
+#include "tensorpack/graph/results_on_host.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -70,7 +71,7 @@ NamedTensors Op::run_body(const std::vector<at::Tensor>& inputs,
   std::set<std::string> names = state_->looked_up;
   names.insert(fetches.begin(), fetches.end());
   const KeptLayerOutputs kept(std::move(names));
-  return state_->body(inputs);
+  return ResultsOnHostScope::run([&] { return state_->body(inputs); }, state_->device);
 }
 
 bool Op::has_output(const std::string& name) const { return outputs().contains(name); }

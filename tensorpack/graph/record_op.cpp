@@ -2,8 +2,16 @@
 #include "tensorpack/graph/record_op.h"
 
 #include <ATen/ATen.h>
+#include <fmt/ranges.h>
+
+#include <set>
+#include <string>
+#include <vector>
 
 #include "tensorpack/graph/phase_log.h"
+#include "tensorpack/graph/results_on_host.h"
+#include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -23,6 +31,27 @@ at::Tensor alias_of(const at::Tensor& tensor) {
       .make_tensor();
 }
 
+// Tensors that require gradients and that are written to, but are no variables of the graph: an
+// optimizer of libtorch trains them, and nobody saves them.
+void warn_of_foreign_writes(const Op& op, const Trace& trace) {
+  std::set<StorageId> written;
+  for (const Node& node : trace.nodes) written.insert(node.writes.begin(), node.writes.end());
+  std::vector<std::string> shapes;
+  for (const Value& value : trace.values) {
+    const bool is_parameter = value.kind == ValueKind::kConstant && value.tensor.is_leaf() &&
+                              value.tensor.requires_grad();
+    if (!is_parameter || !written.contains(value.storage)) continue;
+    shapes.push_back(fmt::format("[{}]", fmt::join(value.sizes, ", ")));
+  }
+  if (shapes.empty()) return;
+  log::warning_once(
+      "'{}' changes {} tensors that require gradients but are no variables of the graph, of shapes "
+      "{}, as an optimizer of libtorch does: what they learn is neither saved nor seen by "
+      "predictors. A torch::nn module becomes part of the graph by adopt(); train it with an "
+      "optimizer of this library.",
+      op.name(), shapes.size(), join(shapes, ", "));
+}
+
 }  // namespace
 
 RecordedOp record_op(Graph& graph, const Op& op, const std::vector<at::Tensor>& inputs,
@@ -36,10 +65,13 @@ RecordedOp record_op(Graph& graph, const Op& op, const std::vector<at::Tensor>& 
   for (const Variable& variable : graph.variables().all()) {
     options.variables.emplace_back(variable.name, variable.tensor);
   }
-  options.function = [&] { return op.state().body(recorded.inputs); };
+  options.function = [&] {
+    return ResultsOnHostScope::run([&] { return op.state().body(recorded.inputs); }, op.device());
+  };
   options.kept_layer_outputs = op.state().looked_up;
   options.is_output = [&op](const std::string& name) { return op.has_output(name); };
   recorded.recording = record(options);
+  warn_of_foreign_writes(op, recorded.recording.trace);
   return recorded;
 }
 

@@ -33,16 +33,19 @@ class Copier {
     if (!device_.has_index()) device_ = stream_.device();
   }
 
-  // On the thread that works ahead.
-  Staged stage(DataPoint batch) const {
+  // On the thread that works ahead. A source that works on the device does so on this stream, too.
+  std::optional<Staged> stage(InputSource& source) const {
     const c10::StreamGuard on_copy_stream(stream_);
+    std::optional<DataPoint> taken = source.next();
+    if (!taken) return std::nullopt;
+    DataPoint& batch = *taken;
     for (at::Tensor& tensor : batch) {
       if (!tensor.defined() || !tensor.device().is_cpu()) continue;
       tensor = tensor.pin_memory().to(device_, tensor.scalar_type(), /*non_blocking=*/true);
     }
     auto arrival = std::make_unique<c10::Event>(device_.type());
     arrival->record(stream_);
-    return {std::move(batch), std::move(arrival)};
+    return Staged{std::move(batch), std::move(arrival)};
   }
 
   // On the thread of the loop: what it issues next waits for the copy.
@@ -137,9 +140,10 @@ class StagingInput::Impl {
   }
 
   static std::optional<Staged> make(InputSource& source, const Copier* copier) {
+    if (copier) return copier->stage(source);
     std::optional<DataPoint> batch = source.next();
     if (!batch) return std::nullopt;
-    return copier ? copier->stage(std::move(*batch)) : Staged{std::move(*batch), nullptr};
+    return Staged{std::move(*batch), nullptr};
   }
 
   // Without it a loop that waits for nothing would fill the memory with batches still to be used.

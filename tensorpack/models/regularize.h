@@ -22,12 +22,13 @@ Regularizer l2_regularizer(double scale);
 
 /// The sum of `func` over the trainable variables of the current tower whose name contains a match
 /// of the regular expression; a zero in prediction mode, or without a match. Named `name`. Logs
-/// what it matched, once.
-at::Tensor regularize_cost(const std::string& regex, const Regularizer& func,
-                           const std::string& name = "regularize_cost");
+/// what it matched, once. It is part of no cost until it is added to one.
+[[nodiscard]] at::Tensor regularize_cost(const std::string& regex, const Regularizer& func,
+                                         const std::string& name = "regularize_cost");
 
 /// The sum of what layers with a `.kernel_regularizer` added in this call; a zero if none did.
-at::Tensor regularize_cost_from_collection(const std::string& name = "regularize_cost");
+[[nodiscard]] at::Tensor regularize_cost_from_collection(
+    const std::string& name = "regularize_cost");
 
 namespace detail {
 /// Called by layers: adds the cost of `weight` to Collection::kRegularizationLosses in training.

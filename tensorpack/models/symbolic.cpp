@@ -46,7 +46,7 @@ at::Tensor accuracy(const at::Tensor& logits, const at::Tensor& label, int64_t t
   return 1 - prediction_incorrect(logits, label, topk).mean();
 }
 
-at::Tensor one_hot(const at::Tensor& labels, int64_t classes) {
+at::Tensor OneHot::operator()(const at::Tensor& labels, int64_t classes) const {
   TP_CHECK(at::isIntegralType(labels.scalar_type(), /*includeBool=*/false) && classes > 0,
            "one_hot", "labels must be integers and classes positive, got {} and {}.",
            c10::toString(labels.scalar_type()), classes);

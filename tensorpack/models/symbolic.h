@@ -16,8 +16,12 @@ at::Tensor prediction_incorrect(const at::Tensor& logits, const at::Tensor& labe
 at::Tensor accuracy(const at::Tensor& logits, const at::Tensor& label, int64_t topk = 1);
 
 /// As torch::one_hot(), which reads the labels on the host and therefore cannot be recorded: int64
-/// of shape [..., classes]. A label outside 0..classes-1 gives a row of zeros.
-at::Tensor one_hot(const at::Tensor& labels, int64_t classes);
+/// of shape [..., classes]. A label outside 0..classes-1 gives a row of zeros. An object, so that a
+/// call without a namespace does not find at::one_hot() beside it, as tensors would have it.
+struct OneHot {
+  at::Tensor operator()(const at::Tensor& labels, int64_t classes) const;
+};
+inline constexpr OneHot one_hot;
 
 /// The sum, and the mean, of the elements of `x` where `mask` is true, in a fixed shape: what
 /// x[mask].sum() and x[mask].mean() would give. The mean of nothing is 0. The mask is as x, or

@@ -14,6 +14,7 @@ namespace tensorpack {
 
 struct LayerTime;
 struct RunSetup;
+struct StageReport;
 struct Trace;
 
 /// Receives what callbacks report. Override what you need; a trainer calls the methods on the
@@ -47,6 +48,8 @@ class MonitorBase {
   virtual void process_setup(const RunSetup&, const LoopState&) {}
   /// Where the time of a step goes, when somebody has measured it.
   virtual void process_profile(const std::vector<LayerTime>&, const LoopState&) {}
+  /// Where the time of the data went so far, from its source to its end, at the end of an epoch.
+  virtual void process_stages(const std::vector<StageReport>&, const LoopState&) {}
 
   virtual void before_train(const LoopState&) {}
   virtual void trigger_step(const LoopState&) {}

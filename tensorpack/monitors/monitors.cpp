@@ -69,6 +69,10 @@ void Monitors::put_profile(const std::vector<LayerTime>& layers) {
   for (MonitorBase& monitor : monitors_) monitor.process_profile(layers, loop_);
 }
 
+void Monitors::put_stages(const std::vector<StageReport>& stages) {
+  for (MonitorBase& monitor : monitors_) monitor.process_stages(stages, loop_);
+}
+
 double Monitors::get_latest(const std::string& name) const {
   return get_history(name).back().second;
 }

@@ -35,6 +35,7 @@ class Monitors {
   void put_graph(const Trace& trace);
   void put_setup(const RunSetup& setup);
   void put_profile(const std::vector<LayerTime>& layers);
+  void put_stages(const std::vector<StageReport>& stages);
 
   /// Claims a name for what `owner` will report under it; throws an Error when another has it.
   void claim(const std::string& name, const std::string& owner);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tensorpack/graph/trace.h"
+#include "tensorpack/monitors/has_finished.h"
 #include "tensorpack/monitors/report/environment.h"
 #include "tensorpack/monitors/report/layers.h"
 #include "tensorpack/monitors/report/page.h"
@@ -170,6 +171,11 @@ void Report::process_profile(const std::vector<LayerTime>& times, const LoopStat
   is_changed_ = true;
 }
 
+void Report::process_stages(const std::vector<StageReport>& stages, const LoopState&) {
+  data_.stages = stages;
+  is_changed_ = true;
+}
+
 void Report::before_train(const LoopState& loop) {
   has_failed_ = false;
   path_ = options_.path.empty() ? default_path() : options_.path;
@@ -244,9 +250,7 @@ void Report::flush() {
 
 void Report::after_train(const LoopState& loop) {
   note_progress(loop);
-  const bool is_finished =
-      loop.epoch_num >= loop.max_epoch && loop.local_step >= loop.steps_per_epoch - 1;
-  data_.progress.state = is_finished ? "finished" : "stopped";
+  data_.progress.state = has_finished(loop) ? "finished" : "stopped";
   write();
   if (!path_.empty() && !has_failed_) log::info("The report of this training: {}", path_.string());
 }

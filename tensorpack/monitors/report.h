@@ -24,9 +24,9 @@ struct ReportOptions {
 };
 
 /// Writes one HTML file, complete in itself, that shows a training: charts of all scalars, images,
-/// histograms, texts, the layers, the parameters, the settings, the machine and the end of the log.
-/// It needs neither a server nor a network; `tp watch` shows it while it grows, and several at
-/// once.
+/// histograms, texts, the layers, the parameters, the stages of the data, the settings, the machine
+/// and the end of the log. It needs neither a server nor a network; `tp watch` shows it while it
+/// grows, and several at once.
 ///
 /// The file is always whole: it is replaced at the end of an epoch, before a checkpoint is saved
 /// and at the end of training. It does not grow without bounds: of many points, images and
@@ -50,6 +50,7 @@ class Report final : public MonitorBase {
   bool wants_graph() const override { return !path_.empty(); }
   void process_graph(const Trace& trace, const LoopState& loop) override;
   void process_profile(const std::vector<LayerTime>& times, const LoopState& loop) override;
+  void process_stages(const std::vector<StageReport>& stages, const LoopState& loop) override;
 
   void before_train(const LoopState& loop) override;
   void trigger_step(const LoopState& loop) override;

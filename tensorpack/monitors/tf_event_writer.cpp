@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tensorpack/graph/dump.h"
+#include "tensorpack/monitors/has_finished.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
@@ -73,6 +74,18 @@ ProtoWriter metadata_of(std::string_view plugin, std::string_view content) {
   ProtoWriter metadata;
   metadata.message(1, data);
   return metadata;
+}
+
+double seconds_since_1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// For the plugin that shows hyper-parameters, which takes its data from descriptions of a value.
+ProtoWriter hyper_param_entry(std::string_view tag, const ProtoWriter& data) {
+  ProtoWriter entry;
+  entry.string(1, tag);
+  entry.message(9, metadata_of("hparams", data.bytes()));
+  return entry;
 }
 
 // As the number or truth value that it is, or as a text.
@@ -215,12 +228,22 @@ void TFEventWriter::put_hyper_params(const LoopState& loop) {
     entry.message(2, hyper_param_value(value));
     start_info.message(1, entry);
   }
+  start_info.number(5, seconds_since_1970());
   ProtoWriter data;
   data.message(3, start_info);
-  ProtoWriter entry;
-  entry.string(1, "_hparams_/session_start_info");
-  entry.message(9, metadata_of("hparams", data.bytes()));
-  put(summary_of(entry), loop);
+  put(summary_of(hyper_param_entry("_hparams_/session_start_info", data)), loop);
+}
+
+// TensorBoard takes the first of these, too. So a training that ended early, and may be resumed,
+// has none, and shows as of unknown status.
+void TFEventWriter::put_end(const LoopState& loop) {
+  constexpr int kSuccess = 1;
+  ProtoWriter end_info;
+  end_info.integer(1, kSuccess);
+  end_info.number(2, seconds_since_1970());
+  ProtoWriter data;
+  data.message(4, end_info);
+  put(summary_of(hyper_param_entry("_hparams_/session_end_info", data)), loop);
 }
 
 void TFEventWriter::process_graph(const Trace& trace, const LoopState& loop) {
@@ -251,7 +274,8 @@ void TFEventWriter::flush() {
   });
 }
 
-void TFEventWriter::after_train(const LoopState&) {
+void TFEventWriter::after_train(const LoopState& loop) {
+  if (!hyper_params_.empty() && has_finished(loop)) put_end(loop);
   if (file_) try_to([&] { file_->flush(); });
   file_.reset();
   is_open_ = false;

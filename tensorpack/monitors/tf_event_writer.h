@@ -57,6 +57,7 @@ class TFEventWriter final : public MonitorBase {
  private:
   void put(const ProtoWriter& summary, const LoopState& loop);
   void put_hyper_params(const LoopState& loop);
+  void put_end(const LoopState& loop);
   template <typename Action>
   void try_to(const Action& action);
 

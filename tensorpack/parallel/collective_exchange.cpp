@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <thread>
-
 #include "tensorpack/distributed/free_port.h"
 #include "tensorpack/parallel/process_exchange.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/worker_team.h"
 
 namespace tensorpack {
 namespace {
@@ -14,23 +13,13 @@ class CollectiveExchange final : public ExchangeGroup {
   CollectiveExchange(const std::vector<c10::Device>& devices, bool average)
       : groups_(devices.size()), exchanges_(devices.size()) {
     const int port = free_port();
-    std::vector<std::exception_ptr> failures(devices.size());
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < devices.size(); ++i) {
-      threads.emplace_back([&, i] {
-        try {
-          groups_[i] = ProcessGroup::create(
-              {.environment = place_of(i, devices.size(), port), .device = devices[i]});
-          exchanges_[i] = make_process_exchange({.processes = groups_[i], .average = average});
-        } catch (...) {
-          failures[i] = std::current_exception();
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (const std::exception_ptr& failure : failures) {
-      if (failure) std::rethrow_exception(failure);
-    }
+    WorkerTeam team("tower", devices.size());  // each waits for the others
+    const auto failure = team.run([&](size_t i) {
+      groups_[i] = ProcessGroup::create(
+          {.environment = place_of(i, devices.size(), port), .device = devices[i]});
+      exchanges_[i] = make_process_exchange({.processes = groups_[i], .average = average});
+    });
+    if (failure) std::rethrow_exception(failure->exception);
   }
 
   Exchange& member(size_t index) override { return exchanges_[index]->member(0); }

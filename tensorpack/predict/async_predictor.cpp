@@ -73,11 +73,17 @@ class MultiThreadAsyncPredictor::Impl {
   Impl(std::vector<Predictor> predictors, AsyncPredictorOptions options)
       : options_(options),
         queue_(static_cast<size_t>(options.queue_size) * std::max<size_t>(predictors.size(), 1)) {
-    for (Predictor& predictor : predictors) {
-      threads_.emplace_back([this, predictor = std::move(predictor)] { work(predictor); });
+    try {
+      for (Predictor& predictor : predictors) {
+        threads_.push_back(
+            start_thread("predict", [this, predictor = std::move(predictor)] { work(predictor); }));
+      }
+    } catch (...) {
+      stop();
+      throw;
     }
   }
-  ~Impl() { queue_.close(); }
+  ~Impl() { stop(); }
 
   std::future<std::vector<at::Tensor>> put(std::vector<at::Tensor> datapoint) {
     Task task{.inputs = std::move(datapoint), .result = {}};
@@ -87,8 +93,12 @@ class MultiThreadAsyncPredictor::Impl {
   }
 
  private:
+  void stop() {
+    queue_.close();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
   void work(const Predictor& predict) {
-    set_thread_name("predict");
     std::optional<Task> next = queue_.pop();
     while (next) {
       std::vector<Task> batch;
@@ -115,7 +125,7 @@ class MultiThreadAsyncPredictor::Impl {
 
   AsyncPredictorOptions options_;
   BoundedQueue<Task> queue_;
-  std::vector<std::jthread> threads_;  // last: they use the others
+  std::vector<std::thread> threads_;  // last: they use the others
 };
 
 MultiThreadAsyncPredictor::MultiThreadAsyncPredictor(std::vector<Predictor> predictors,

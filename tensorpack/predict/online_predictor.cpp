@@ -87,7 +87,9 @@ OnlinePredictor::OnlinePredictor(Graph& graph, TowerHandle tower, PredictorOptio
     TP_CHECK(contains(inputs, name), "predictor", "no input named '{}'. {}", name,
              did_you_mean(name, inputs));
   }
-  for (const std::string& name : options_.output_names) tower_.get_tensor(name);
+  for (const std::string& name : options_.output_names) {
+    tower_.check_tensor(name, "predictor '" + op.name() + "'");
+  }
   for (const TensorSpec& spec : op.inputs()) {
     if (!contains(options_.input_names, spec.name)) left_out_.push_back(spec);
   }

@@ -13,7 +13,7 @@ namespace tensorpack {
 
 /// Whether a value is what was expected, up to rounding. `start` is what a variable held before the
 /// run: one step changes it little, so its change is what must agree.
-bool is_equal(at::Tensor expected, const at::Tensor& value, const at::Tensor& start = {});
+bool is_equal(const at::Tensor& expected, const at::Tensor& value, const at::Tensor& start = {});
 
 /// What a run gave and left behind.
 struct Outcome {
@@ -32,8 +32,8 @@ struct Noise {
   Outcome of_program = {};
 };
 
-/// Adds what two more runs show.
-void widen(Outcome& spread, const Outcome& run, const Outcome& again);
+/// Adds what two more runs show. Computed on `device`; kept in the memory of `again`.
+void widen(Outcome& spread, const Outcome& run, Outcome again, c10::Device device = c10::kCPU);
 
 /// A result on which function and program disagree.
 struct Difference {
@@ -44,9 +44,14 @@ struct Difference {
 /// "the tensor 'cost'"
 std::string describe(const Difference& difference);
 
-/// All of them, outputs first. `start` has the variables before the run.
+/// All of them, outputs first. `start` has the variables before the run. Compared on `device`, one
+/// result after the other, wherever they are: the host takes a second for what a GPU does at once.
 std::vector<Difference> differences(const Outcome& function, const Outcome& program,
-                                    const NamedTensors& start, const Noise& noise = {});
+                                    const NamedTensors& start, c10::Device device = c10::kCPU);
+
+/// Of results that differ, those that do by more than noise.
+std::vector<Difference> beyond(const Noise& noise, const Outcome& function, const Outcome& program,
+                               const NamedTensors& start, c10::Device device = c10::kCPU);
 
 /// What a run gave under those names.
 Outcome part_of(const Outcome& outcome, const std::vector<Difference>& names);

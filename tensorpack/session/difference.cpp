@@ -69,11 +69,10 @@ std::string difference_in_structure(const Trace& before, const Trace& now) {
   return "";
 }
 
-std::string difference_in_results(c10::Device device, const Trace& trace,
-                                  const Recording& recording,
+std::string difference_in_results(const Trace& trace, const Recording& recording,
                                   const std::vector<at::Tensor>& inputs) {
   const Unwatched unwatched;
-  std::vector<c10::IValue> slots = make_slots(trace, copies_on(device, inputs));
+  std::vector<c10::IValue> slots = make_slots(trace, inputs);
   for (size_t i = 0; i < trace.nodes.size(); ++i) {
     const Node& node = trace.nodes[i];
     run_node(node, slots);

@@ -21,9 +21,8 @@ std::string place_of(const Node& node, size_t index);
 std::string difference_in_structure(const Trace& before, const Trace& now);
 
 /// Runs the trace node by node and compares with what the nodes of an equal recording gave, on the
-/// same inputs; "" if all agree.
-std::string difference_in_results(c10::Device device, const Trace& trace,
-                                  const Recording& recording,
+/// same inputs, which may be written to; "" if all agree.
+std::string difference_in_results(const Trace& trace, const Recording& recording,
                                   const std::vector<at::Tensor>& inputs);
 
 }  // namespace tensorpack

@@ -5,14 +5,14 @@
 
 namespace tensorpack {
 
-/// Which operators become kernels of ours: all but convolutions on CUDA, convolutions and max_pool
-/// on the CPU. They round differently from libtorch's, by as much as those round (convolutions by a
+/// Which operators become kernels of ours: on CUDA all of these, on the CPU convolutions and
+/// max_pool. They round differently from libtorch's, by as much as those round (convolutions by a
 /// few times as much): with none() a program gives libtorch's bits.
 struct FusionOptions {
   bool batch_norm = true;               ///< with the relu, the residual and the gradients around it
   bool bias_relu = true;                ///< after convolutions, and both their gradients
   bool column_sums = true;              ///< the gradients of biases
-  bool convolutions = true;             ///< on the CPU: 3x3 filters, and gradients over grey images
+  bool convolutions = true;             ///< CPU: 3x3, gradients over grey images; CUDA: of images
   bool cross_entropy = true;            ///< log-softmax, the loss and both their gradients
   bool layer_norm = true;               ///< with the residual before it and the casts around it
   bool max_pool = true;                 ///< with places of a byte instead of indices of eight
@@ -21,6 +21,7 @@ struct FusionOptions {
   bool batch_casts = true;              ///< many small casts as one operator
   bool memsets = true;                  ///< memory is cleared by kernels in captured graphs
   bool side_stream = true;              ///< small gradients of weights, beside the other gradients
+  bool recompute = false;               ///< on CUDA: what is cheap is made again, to save memory
   c10::DeviceType device = c10::kCUDA;  ///< where; the kernels' stand-ins run on any
 
   static FusionOptions none() {
@@ -35,7 +36,8 @@ struct FusionOptions {
             .updates = false,
             .batch_casts = false,
             .memsets = false,
-            .side_stream = false};
+            .side_stream = false,
+            .recompute = false};
   }
 };
 

@@ -30,7 +30,8 @@ detail::KernelSwitches detail::KernelSwitches::now() {
   const at::Context& context = at::globalContext();
   return {context.allowTF32CuBLAS(),         context.allowTF32CuDNN(),
           context.benchmarkCuDNN(),          context.deterministicCuDNN(),
-          context.deterministicAlgorithms(), context.deterministicAlgorithmsWarnOnly()};
+          context.deterministicAlgorithms(), context.deterministicAlgorithmsWarnOnly(),
+          context.benchmarkLimitCuDNN()};
 }
 
 void detail::KernelSwitches::set() const {
@@ -40,17 +41,23 @@ void detail::KernelSwitches::set() const {
   context.setBenchmarkCuDNN(benchmark);
   context.setDeterministicCuDNN(cudnn);
   context.setDeterministicAlgorithms(algorithms, warn_only);
+  context.setBenchmarkLimitCuDNN(candidates);
 }
 
 HoldKernelSettings::HoldKernelSettings(KernelSettings settings) {
+  TP_CHECK(settings.cudnn_candidates >= 0, "session",
+           "SessionOptions::cudnn_candidates is {}. Give a number of kernels, or 0 for all.",
+           settings.cudnn_candidates);
   Holders& held = holders();
   const std::lock_guard lock(held.mutex);
-  TP_CHECK(held.count == 0 || held.settings == settings, "session",
-           "another session on CUDA has tf32 {} and deterministic kernels {}, this one asks for {} "
-           "and {}. libtorch has these switches once for all: give both the same "
-           "SessionOptions::precision and .deterministic, or end the other one first.",
-           word(held.settings.tf32), word(held.settings.deterministic), word(settings.tf32),
-           word(settings.deterministic));
+  TP_CHECK(
+      held.count == 0 || held.settings == settings, "session",
+      "another session on CUDA has tf32 {}, deterministic kernels {} and {} candidates of cuDNN, "
+      "this one asks for {}, {} and {}. libtorch has these switches once for all: give both the "
+      "same SessionOptions::precision, .deterministic and .cudnn_candidates, or end the other "
+      "one first.",
+      word(held.settings.tf32), word(held.settings.deterministic), held.settings.cudnn_candidates,
+      word(settings.tf32), word(settings.deterministic), settings.cudnn_candidates);
   if (held.count++ > 0) return;
   held.before = detail::KernelSwitches::now();
   held.settings = settings;
@@ -59,7 +66,8 @@ HoldKernelSettings::HoldKernelSettings(KernelSettings settings) {
                          .benchmark = !settings.deterministic,
                          .cudnn = settings.deterministic,
                          .algorithms = settings.deterministic,
-                         .warn_only = true}
+                         .warn_only = true,
+                         .candidates = settings.cudnn_candidates}
       .set();
 }
 

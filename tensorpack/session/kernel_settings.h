@@ -12,6 +12,7 @@ namespace tensorpack {
 struct KernelSettings {
   bool tf32 = false;           ///< products of float32 matrices round their operands to 10 bits
   bool deterministic = false;  ///< kernels that give the same bits in every run
+  int cudnn_candidates = 10;   ///< see SessionOptions
   bool operator==(const KernelSettings&) const = default;
 };
 
@@ -20,6 +21,7 @@ namespace detail {
 /// libtorch's switches as they are.
 struct KernelSwitches {
   bool tf32_cublas, tf32_cudnn, benchmark, cudnn, algorithms, warn_only;
+  int candidates;
   static KernelSwitches now();
   void set() const;
 };

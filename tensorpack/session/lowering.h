@@ -32,6 +32,9 @@ class Lowering {
   virtual std::unique_ptr<ProgramRunner> make_runner(const Op& op, const Trace& trace,
                                                      const std::vector<std::string>& fetches) const;
 
+  /// Whether the function of `op` must do with less memory, too, while it is recorded or verified.
+  bool saves_memory(const Op& op) const { return fusion_.recompute && op.device().is_cuda(); }
+
  private:
   FusionOptions fusion_;
 };

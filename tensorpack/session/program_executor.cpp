@@ -9,9 +9,12 @@
 #include <mutex>
 #include <set>
 
+#include "tensorpack/graph/host_copy.h"
 #include "tensorpack/graph/phase_log.h"
 #include "tensorpack/graph/record_op.h"
+#include "tensorpack/graph/results_on_host.h"
 #include "tensorpack/graph/state_guard.h"
+#include "tensorpack/session/difference.h"
 #include "tensorpack/session/verify.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
@@ -51,6 +54,14 @@ bool fits(const Trace& trace, const std::vector<at::Tensor>& inputs) {
   return true;
 }
 
+int64_t bytes_of_variables(Graph& graph) {
+  int64_t bytes = 0;
+  for (const Variable& variable : graph.variables().all()) {
+    bytes += static_cast<int64_t>(variable.tensor.nbytes());
+  }
+  return bytes;
+}
+
 // Which inputs the program writes to.
 std::vector<char> written_inputs(const Trace& trace) {
   std::set<StorageId> written;
@@ -71,10 +82,10 @@ std::string shapes_of(const Trace& trace) {
 }
 
 // Verifying takes a second batch on the device; what fits without must train without.
-void verify_if_it_fits(Graph& graph, const LoweredOp& program,
-                       const std::function<std::vector<at::Tensor>()>& batch, StateGuard& guard) {
+void verify_if_it_fits(Graph& graph, const LoweredOp& program, const MakeBatch& make_batch,
+                       StateGuard& guard) {
   try {
-    verify(graph, program, batch(), guard);
+    verify(graph, program, make_batch, guard);
   } catch (const c10::OutOfMemoryError&) {
     log::warning(
         "Op '{}' was not verified: {} has no room for another batch. Train a few steps with a "
@@ -172,6 +183,7 @@ ProgramExecutor::Request& ProgramExecutor::prepare_anew(const Op& op,
                                                         const std::vector<std::string>& fetches) {
   const std::lock_guard lock(preparation_mutex());
   const FunctionScope scope(options_.precision);
+  const ResultsOnHostScope results_on_host(lowering_->saves_memory(op));
   StateGuard guard(graph_, {op.state().generator});
   Variants& variants = variants_[&op.state()];
   Variant* known = find_variant(variants, inputs);
@@ -183,6 +195,8 @@ ProgramExecutor::Request& ProgramExecutor::prepare_anew(const Op& op,
     known->requests.push_back(std::make_unique<Request>(fetches, distinct, known->trace, program));
     return *known->requests.back();
   }
+  // Of the state, and of what function and program make of it, twice, to verify.
+  const HostCopiesAhead copies(op.device(), (options_.verify ? 5 : 1) * bytes_of_variables(graph_));
   Variant variant = record_variant(op, inputs, guard);
   LoweredProgram& program = program_for(op, variant, inputs, names, guard);
   variant.requests.push_back(std::make_unique<Request>(fetches, distinct, variant.trace, program));
@@ -234,12 +248,13 @@ void ProgramExecutor::verify_again_if_due(const Op& op, Variant& variant, Lowere
   if (!options_.verify || std::find(due.begin(), due.end(), program.runs) == due.end()) return;
   const std::lock_guard lock(preparation_mutex());
   const FunctionScope scope(options_.precision);
+  const ResultsOnHostScope results_on_host(lowering_->saves_memory(op));
   StateGuard guard(graph_, {op.state().generator});
   guard.add(variant.foreign.saved_again());
   guard.save_what_is_written_by(variant.trace);
   verify_if_it_fits(
       graph_, {op, variant.trace, program.optimized, program.fetches, *lowering_},
-      [&] { return inputs; }, guard);
+      [&] { return copies_on(op.device(), inputs); }, guard);
 }
 
 void ProgramExecutor::add_variant(const Op& op, Variants& variants, Variant variant) {

@@ -134,7 +134,8 @@ Session::Session(Graph& graph, SessionOptions options)
   install_caching_cpu_allocator();
   if (is_cuda) {
     kernel_settings_.emplace(KernelSettings{.tf32 = options_.precision != Precision::kFloat32,
-                                            .deterministic = options_.deterministic});
+                                            .deterministic = options_.deterministic,
+                                            .cudnn_candidates = options_.cudnn_candidates});
   }
   graph.lock_layout();
   executor_ = make_executor(options_.executor, graph,

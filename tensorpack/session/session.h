@@ -33,6 +33,9 @@ struct SessionOptions {
   /// chosen by speed. Switches of the process, like those for tf32: sessions that live at the same
   /// time must agree, and what was set before comes back.
   bool deterministic = false;
+  /// On CUDA: how many of the kernels that cuDNN offers for a convolution are timed to take the
+  /// fastest, 0 for all. More take longer before the first step. A switch of the process, too.
+  int cudnn_candidates = 10;
   /// Compare every new program with an eager run before it is used (see Note [Verification]).
   bool verify = true;
   /// Compare it again before these runs of it, counted from 1: what one batch did not show, a later

@@ -18,13 +18,14 @@
 #include "tensorpack/session/kernel_settings.h"
 #include "tensorpack/session/side_by_side.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
 
 namespace tensorpack {
 namespace {
 
 // In the same memory format, and in no more memory than it takes.
 at::Tensor other_batch(const at::Tensor& input) {
-  if (input.numel() == 0) return input;
+  if (input.numel() == 0) return input.clone();
   at::Tensor other = at::empty_like(input);
   if (input.dim() > 0 && input.size(0) > 1) {
     const int64_t rows = input.size(0);
@@ -73,13 +74,9 @@ struct Disagreement {
 
 class Verification {
  public:
-  Verification(Graph& graph, const LoweredOp& program, const std::vector<at::Tensor>& inputs,
+  Verification(Graph& graph, const LoweredOp& program, const MakeBatch& make_batch,
                StateGuard& guard)
-      : graph_(graph), program_(program), op_(program.op), guard_(guard) {
-    for (const at::Tensor& input : inputs) {
-      inputs_.push_back(input.is_cuda() ? host_copy(input) : input);
-    }
-  }
+      : graph_(graph), program_(program), op_(program.op), guard_(guard), make_batch_(make_batch) {}
 
   void run() {
     Disagreement found = compare();
@@ -120,7 +117,11 @@ class Verification {
     }
     Disagreement found{.what = describe(suspects[0])};
     const Noise noise{.share = op_.device().is_cuda() ? kNoiseOfCuda : 0};
-    suspects = differences(part_of(function, suspects), part_of(program, suspects), start, noise);
+    const size_t beyond_tolerance = suspects.size();
+    suspects = still_beyond(noise, suspects, function, program, start);
+    log::debug("Op '{}': of {} results {} differ, {} by more than usual noise.", op_.name(),
+               function.outputs.size() + function.variables.size(), beyond_tolerance,
+               suspects.size());
     function = part_of(function, suspects);
     program = kept(part_of(program, suspects));
 
@@ -148,11 +149,11 @@ class Verification {
     // The program must do what its operators do, and those what the function's do. Kernels of the
     // CPU repeat themselves: but for the kernels, nothing differs by rounding.
     const auto alone = run_nodes(program_.optimized, suspects);
-    if (!alone || !differences(alone->outcome, program, start).empty()) return std::nullopt;
+    if (!alone || !compare(alone->outcome, program, start).empty()) return std::nullopt;
     Trace plain = program_.recorded;
     Lowering(FusionOptions::none()).optimize(op_, plain, program_.fetches);
     const auto reference = run_nodes(plain, suspects);
-    if (!reference || !differences(function, reference->outcome, start).empty()) {
+    if (!reference || !compare(function, reference->outcome, start).empty()) {
       return std::nullopt;
     }
     return reference->difference;
@@ -166,8 +167,7 @@ class Verification {
   std::optional<NodeByNode> run_nodes(const Trace& trace, const Suspects& names) const {
     set_up(/*offset=*/0);
     const Unwatched unwatched;
-    const auto run = run_side_by_side(trace, program_.optimized, copies_on(op_.device(), inputs_),
-                                      program_.fetches);
+    const auto run = run_side_by_side(trace, program_.optimized, make_batch_(), program_.fetches);
     if (!run) return std::nullopt;
     Outcome outcome{.variables = written_variables()};
     for (size_t i = 0; i < run->outputs.size(); ++i) {
@@ -181,14 +181,14 @@ class Verification {
                            const NamedTensors& start, Noise noise, ProgramRunner& runner) const {
     // Kernels of the CPU repeat themselves: a function that does not has state of its own.
     const bool repeats = op_.device().is_cuda() || suspects.empty() ||
-                         differences(function, run_function(0, &suspects), start).empty();
+                         compare(function, run_function(0, &suspects), start).empty();
     if (!repeats) return suspects;
     for (double offset : kOffsets) {
       if (suspects.empty()) break;
-      widen(noise.of_function, function, run_function(offset, &suspects));
-      widen(noise.of_program, program,
-            kept(part_of(run_program(runner, offset), suspects), offset));
-      suspects = differences(function, program, start, noise);
+      widen(noise.of_function, function, run_function(offset, &suspects), op_.device());
+      widen(noise.of_program, program, kept(part_of(run_program(runner, offset), suspects), offset),
+            op_.device());
+      suspects = still_beyond(noise, suspects, function, program, start);
     }
     return suspects;
   }
@@ -196,7 +196,14 @@ class Verification {
   Suspects compare(const Outcome& function, const Outcome& program,
                    const NamedTensors& start) const {
     const PhaseLog phase(op_.name(), op_.device(), "comparing");
-    return differences(function, program, start);
+    return differences(function, program, start, op_.device());
+  }
+
+  Suspects still_beyond(const Noise& noise, const Suspects& suspects, const Outcome& function,
+                        const Outcome& program, const NamedTensors& start) const {
+    const PhaseLog phase(op_.name(), op_.device(), "comparing with noise");
+    return beyond(noise, part_of(function, suspects), part_of(program, suspects), start,
+                  op_.device());
   }
 
   // Its results; if `names` is given, those alone.
@@ -205,7 +212,7 @@ class Verification {
     const PhaseLog phase(op_.name(), op_.device(), "running the function to verify");
     Outcome outcome;
     const std::vector<std::string> compared = compared_outputs();
-    const NamedTensors outputs = op_.run_body(copies_on(op_.device(), inputs_), compared);
+    const NamedTensors outputs = op_.run_body(make_batch_(), compared);
     for (const std::string& name : compared) {
       const auto found = outputs.find(name);
       if (found != outputs.end()) outcome.outputs.insert(*found);
@@ -227,15 +234,17 @@ class Verification {
 
   // To last while something else runs, without the offset it started with.
   Outcome kept(Outcome outcome, double offset = 0) const {
-    for (NamedTensors* tensors : {&outcome.outputs, &outcome.variables}) {
-      for (auto& [name, tensor] : *tensors) tensor = host_copy(tensor);
-    }
-    guard_.restore();
-    if (offset == 0) return outcome;
+    const PhaseLog phase(op_.name(), op_.device(), "keeping results");
+    const Unwatched unwatched;
+    for (auto& [name, value] : outcome.outputs) value = host_copy(value);
     for (auto& [name, value] : outcome.variables) {
       const Variable& variable = graph_.variables().at(name);
-      if (is_moved(variable)) value = value - guard_.saved(variable) * offset;
+      if (offset != 0 && is_moved(variable)) {
+        value = value - guard_.saved(variable).to(value.device(), /*non_blocking=*/true) * offset;
+      }
+      value = host_copy(value);
     }
+    guard_.restore();
     return outcome;
   }
 
@@ -271,11 +280,11 @@ class Verification {
     plain.optimize(op_, trace, names);
     const std::vector<at::Tensor> values = [&] {
       const Unwatched unwatched;
-      return plain.make_runner(op_, trace, names)->run(copies_on(op_.device(), inputs_));
+      return plain.make_runner(op_, trace, names)->run(make_batch_());
     }();
     Outcome program;
     for (size_t i = 0; i < names.size(); ++i) program.outputs.emplace(names[i], values[i]);
-    const Suspects found = differences(function, program, {});
+    const Suspects found = compare(function, program, {});
     guard_.restore();
     return found.empty() ? "" : describe(found[0]);
   }
@@ -284,11 +293,11 @@ class Verification {
   Outcome run_program(ProgramRunner& runner, double offset = 0) const {
     const PhaseLog phase(op_.name(), op_.device(), "running the program to verify");
     const Unwatched unwatched;
-    const std::vector<at::Tensor> inputs = copies_on(op_.device(), inputs_);
+    const std::vector<at::Tensor> inputs = make_batch_();
     std::vector<at::Tensor> values;
     for (int runs = 0; runs < runner.runs_until_settled(); ++runs) {
       set_up(offset);
-      put_back(inputs);
+      if (runs > 0) put_back(inputs);
       values = runner.run(inputs);
     }
     Outcome outcome{.variables = written_variables()};
@@ -300,11 +309,12 @@ class Verification {
 
   // A program may write to its inputs.
   void put_back(const std::vector<at::Tensor>& inputs) const {
-    for (size_t i = 0; i < inputs.size(); ++i) inputs[i].copy_(inputs_[i], /*non_blocking=*/true);
+    const std::vector<at::Tensor> batch = make_batch_();
+    for (size_t i = 0; i < inputs.size(); ++i) inputs[i].copy_(batch[i]);
   }
 
   RecordedOp record(bool keep_results = false) const {
-    RecordedOp recorded = record_op(graph_, op_, copies_on(op_.device(), inputs_), keep_results);
+    RecordedOp recorded = record_op(graph_, op_, make_batch_(), keep_results);
     guard_.restore();
     return recorded;
   }
@@ -327,8 +337,7 @@ class Verification {
 
   std::string first_node_that_differs() const {
     const RecordedOp again = record(/*keep_results=*/true);
-    std::string place =
-        difference_in_results(op_.device(), program_.recorded, again.recording, inputs_);
+    std::string place = difference_in_results(program_.recorded, again.recording, make_batch_());
     guard_.restore();
     return place;
   }
@@ -355,7 +364,7 @@ class Verification {
   // On CUDA a first step takes long enough, and rounding differs from run to run.
   const bool compares_all_outputs_ =
       program_.compares_all_outputs && !program_.op.device().is_cuda();
-  std::vector<at::Tensor> inputs_;  // on the host
+  const MakeBatch& make_batch_;
 };
 
 }  // namespace
@@ -363,17 +372,14 @@ class Verification {
 std::vector<at::Tensor> another_batch(const std::vector<at::Tensor>& inputs) {
   at::NoGradGuard no_grad;
   std::vector<at::Tensor> batch;
-  for (const at::Tensor& input : inputs) {
-    const at::Tensor other = other_batch(input.detach());
-    batch.push_back(other.is_cuda() ? host_copy(other) : other);
-  }
+  for (const at::Tensor& input : inputs) batch.push_back(other_batch(input.detach()));
   return batch;
 }
 
-void verify(Graph& graph, const LoweredOp& program, const std::vector<at::Tensor>& batch,
+void verify(Graph& graph, const LoweredOp& program, const MakeBatch& make_batch,
             StateGuard& guard) {
   at::NoGradGuard no_grad;
-  Verification(graph, program, batch, guard).run();
+  Verification(graph, program, make_batch, guard).run();
 }
 
 }  // namespace tensorpack

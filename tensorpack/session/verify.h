@@ -13,6 +13,7 @@
 // towers are not bound meanwhile: a tower is verified alone.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -34,13 +35,17 @@ struct LoweredOp {
   bool compares_all_outputs = false;
 };
 
-/// Another batch with valid contents, on the host: the rows in another order, numbers a little
-/// smaller.
+/// Another batch with valid contents, where the given one is: the rows in another order, numbers a
+/// little smaller.
 std::vector<at::Tensor> another_batch(const std::vector<at::Tensor>& inputs);
+
+/// Makes the same batch each time, on the op's device, in memory that may be written to. It is made
+/// again for every run: kept beside the caller's, it would take memory of the device, and on the
+/// host time.
+using MakeBatch = std::function<std::vector<at::Tensor>()>;
 
 /// Compares function and program on a batch. Throws an Error that names the first node that
 /// differs. Runs from the state `guard` restores.
-void verify(Graph& graph, const LoweredOp& program, const std::vector<at::Tensor>& batch,
-            StateGuard& guard);
+void verify(Graph& graph, const LoweredOp& program, const MakeBatch& make_batch, StateGuard& guard);
 
 }  // namespace tensorpack

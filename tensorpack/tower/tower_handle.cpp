@@ -29,12 +29,16 @@ TowerHandle::TowerHandle(Graph& graph, std::string name, bool is_training, Op op
       variable_prefix_(std::move(variable_prefix)) {}
 
 TensorRef TowerHandle::get_tensor(const std::string& name) const {
-  if (op_.find_tensor(name)) return {op_, name};
-  if (const Variable* variable = find_variable(name)) return {op_, variable->name};
+  check_tensor(name, name_.empty() ? "op '" + op_.name() + "'" : "tower '" + name_ + "'");
+  return {op_, op_.find_tensor(name) ? name : find_variable(name)->name};
+}
+
+void TowerHandle::check_tensor(const std::string& name, const std::string& where) const {
+  if (op_.find_tensor(name) || find_variable(name) != nullptr) return;
   std::vector<std::string> known;
   for (const auto& [output, spec] : op_.outputs()) known.push_back(output);
   for (const TensorSpec& spec : op_.inputs()) known.push_back(spec.name);
-  throw make_error("tower '" + name_ + "'", "no tensor, input or variable named '{}'. {}", name,
+  throw make_error(where, "no tensor, input or variable named '{}'. {}", name,
                    did_you_mean(name, known));
 }
 

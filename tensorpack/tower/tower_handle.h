@@ -25,6 +25,8 @@ class TowerHandle {
   /// an Error with the nearest names otherwise.
   TensorRef get_tensor(const std::string& name) const;
   TensorRef operator[](const std::string& name) const { return get_tensor(name); }
+  /// Throws that error, said to come from `where`, unless get_tensor() would find `name`.
+  void check_tensor(const std::string& name, const std::string& where) const;
   std::vector<TensorRef> get_tensors(const std::vector<std::string>& names) const;
   /// The tower's own, if it has one of that name; throws an Error with the nearest names otherwise.
   Variable& get_variable(const std::string& name) const;

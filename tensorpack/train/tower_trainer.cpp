@@ -58,6 +58,11 @@ class DataWatch {
 
   const std::string& queue_name() const { return stats_->name; }
 
+  /// Of the source and of the dataflow behind it.
+  std::vector<StageReport> stages() const {
+    return stats_ ? stage_report(*stats_) : std::vector<StageReport>();
+  }
+
  private:
   std::shared_ptr<const StageStats> stats_;
   std::shared_ptr<const double> wait_;
@@ -100,6 +105,8 @@ class InputSourceCallback final : public Callback {
   void trigger_epoch() override {
     const auto depth = watch_.mean_depth();
     if (depth) trainer().monitors().put_scalar(watch_.queue_name() + "/queue_size", *depth);
+    const auto stages = watch_.stages();
+    if (!stages.empty()) trainer().monitors().put_stages(stages);
   }
   void after_train() override { source_->stop(); }
   std::string save_state() const override { return std::to_string(source_->position() * ranks()); }

@@ -38,6 +38,10 @@ void check_loop(const TrainOptions& options) {
            "steps_per_epoch {}, max_epoch {} and starting_step {} must not be negative. Use 0 or "
            "more.",
            *options.steps_per_epoch, options.max_epoch, options.starting_step);
+  TP_CHECK(options.starting_epoch >= 1, "train",
+           "starting_epoch is {}, but epochs are counted from 1. Use 1, the default, to begin, and "
+           "n + 1 to go on after epoch n.",
+           options.starting_epoch);
 }
 
 // Tells the other processes why this one takes no more part.

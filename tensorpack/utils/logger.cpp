@@ -16,6 +16,7 @@
 
 #include "tensorpack/utils/console.h"
 #include "tensorpack/utils/env.h"
+#include "tensorpack/utils/log_once.h"
 
 namespace tensorpack::log {
 
@@ -164,5 +165,10 @@ void close_file() {
 }
 
 }  // namespace detail
+
+void forget_logged_once() {
+  const std::lock_guard lock(logger().mutex);
+  logger().said.clear();
+}
 
 }  // namespace tensorpack::log

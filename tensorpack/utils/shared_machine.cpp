@@ -6,8 +6,8 @@
 #include <time.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
-#include <future>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -59,19 +59,26 @@ RunTeam gcc_openmp() {
 // GCC's OpenMP has no switch for it, but spins no more once it has more threads than there are
 // cores. So there is a team of threads that do nothing.
 struct PassiveWaiting::Team {
-  Team(RunTeam run, unsigned size) : released(release.get_future()) {
+  Team(RunTeam run, unsigned size) {
     thread = std::thread([this, run, size] {
       set_thread_name("omp idle");
-      run([](void* team) { static_cast<Team*>(team)->released.wait(); }, this, size, 0);
+      run([](void* team) { static_cast<Team*>(team)->idle(); }, this, size, 0);
+      left.load();  // after all of them, also for the thread sanitizer, which does not know OpenMP
     });
   }
   ~Team() {
-    release.set_value();
+    released = true;
+    released.notify_all();
     thread.join();
   }
 
-  std::promise<void> release;
-  std::shared_future<void> released;
+  void idle() {
+    released.wait(false);
+    ++left;
+  }
+
+  std::atomic<bool> released = false;
+  std::atomic<int> left = 0;
   std::thread thread;
 };
 

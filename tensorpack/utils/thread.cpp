@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <utility>
 
+#include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 
 namespace tensorpack {
@@ -23,6 +25,21 @@ int affinity_cores() {
   // Fails on machines with more cores than the set has bits.
   if (sched_getaffinity(0, sizeof cores, &cores) == 0) return std::max(1, CPU_COUNT(&cores));
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+std::thread start_thread(const std::string& name, std::function<void()> body) {
+  try {
+    return std::thread([name, body = std::move(body)] {
+      set_thread_name(name);
+      body();
+    });
+  } catch (const std::system_error& error) {
+    throw make_error(
+        "thread '" + name + "'",
+        "it cannot be started: {}. Use fewer threads or processes, or raise the limits on threads "
+        "(ulimit -u, pids.max of the container) and memory (ulimit -v).",
+        error.what());
+  }
 }
 
 struct StoppableThread::State {

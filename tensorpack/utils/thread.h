@@ -36,6 +36,9 @@ class [[nodiscard]] OpThreadsScope {
   int outer_;
 };
 
+/// A thread with a name. Throws an Error that says what to do if the system has no more of them.
+std::thread start_thread(const std::string& name, std::function<void()> body);
+
 /// A thread that is asked to stop and joined when it goes out of scope.
 ///
 /// The body should return soon after a stop is requested: whatever it waits on must be woken up by

@@ -7,21 +7,27 @@
 namespace tensorpack {
 
 WorkerTeam::WorkerTeam(const std::string& name, size_t size, std::function<void()> on_start) {
-  for (size_t i = 1; i < size; ++i) {
-    threads_.emplace_back([this, i, name, on_start] { work(i, name, on_start); });
+  try {
+    for (size_t i = 1; i < size; ++i) {
+      threads_.push_back(
+          start_thread(name + std::to_string(i), [this, i, on_start] { work(i, on_start); }));
+    }
+  } catch (...) {
+    stop();
+    throw;
   }
 }
 
-WorkerTeam::~WorkerTeam() {
+WorkerTeam::~WorkerTeam() { stop(); }
+
+void WorkerTeam::stop() {
   stopping_ = true;
   ++job_;
   job_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
-void WorkerTeam::work(size_t index, const std::string& name,
-                      const std::function<void()>& on_start) {
-  set_thread_name(name + std::to_string(index));
+void WorkerTeam::work(size_t index, const std::function<void()>& on_start) {
   if (on_start) on_start();
   for (uint32_t done = 0;; ++done) {
     spin_wait(job_, done);

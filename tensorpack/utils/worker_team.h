@@ -18,7 +18,8 @@ namespace tensorpack {
 /// part of that number, so that what belongs to a part stays on one thread.
 class WorkerTeam {
  public:
-  /// For jobs of `size` parts. `on_start` is called on each thread but the caller's first.
+  /// For jobs of `size` parts. `on_start` is called on each thread but the caller's first. Throws
+  /// an Error if there cannot be so many threads.
   WorkerTeam(const std::string& name, size_t size, std::function<void()> on_start = {});
   ~WorkerTeam();
   WorkerTeam(const WorkerTeam&) = delete;
@@ -36,7 +37,8 @@ class WorkerTeam {
                              const std::function<void(size_t)>& on_failure = {});
 
  private:
-  void work(size_t index, const std::string& name, const std::function<void()>& on_start);
+  void work(size_t index, const std::function<void()>& on_start);
+  void stop();
   void do_part(size_t index);
 
   // What is being done; written before `job_` changes and read after.

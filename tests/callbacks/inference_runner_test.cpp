@@ -3,7 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include "tensorpack/callbacks/callback_factory.h"
 #include "tensorpack/callbacks/inference_stats.h"
+#include "tensorpack/dataflow/batch.h"
 #include "tensorpack/dataflow/from_list.h"
 #include "tensorpack/input_source/queue_input.h"
 #include "tests/support/capture.h"
@@ -14,6 +16,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::Pair;
 using testing::ThrowsMessage;
 
@@ -60,6 +63,24 @@ FromList six_samples() {
   return FromList({point({0}, {0}), point({1, 2}, {1, 7}), point({3, 4, 5}, {7, 4, 7})});
 }
 
+FromList five_single_samples() {
+  std::vector<DataPoint> points;
+  for (int64_t i = 0; i < 5; ++i) points.push_back({at::ones({}), at::full({}, i, at::kLong)});
+  return FromList(std::move(points));
+}
+
+TEST_F(InferenceRunnerTest, SaysOnceWhatBatchingLeftOut) {
+  train({five_single_samples() | batch(3), {ScalarStats({"mean_x"})}});
+  const std::string told = "the last 2 datapoints of the data of 'InferenceTower'";
+  EXPECT_THAT(text_, HasSubstr(told));
+  EXPECT_EQ(text_.find(told), text_.rfind(told));
+}
+
+TEST_F(InferenceRunnerTest, SaysNothingWhereTheRemainderIsKept) {
+  train({five_single_samples() | batch(3, {.remainder = true}), {ScalarStats({"mean_x"})}});
+  EXPECT_THAT(text_, Not(HasSubstr("left out")));
+}
+
 // Notes the order in which it sees things.
 class Order final : public Inferencer {
  public:
@@ -95,6 +116,33 @@ TEST_F(InferenceRunnerTest, OneDeviceAndSeveralAreNotBothSet) {
                {.device = at::kCPU, .devices = Devices::cpu(2)}});
       },
       ThrowsMessage<Error>(HasSubstr("both .device and .devices are set")));
+}
+
+TEST_F(InferenceRunnerTest, ServesOneTrainerAfterAnother) {
+  InferenceRunner runner(
+      five_samples(), {ScalarStats({"now"})},
+      {.tower_func = [](const at::Tensor&,
+                        const at::Tensor&) { named("now", get_variable("w", {}) * 1); },
+       .inputs = {{.name = "x", .shape = {-1}},
+                  {.name = "label", .shape = {-1}, .dtype = at::kLong}}});
+  const auto serve = [&](FakeTrainer& trainer) {
+    stdout_of([&] {
+      trainer.train({CallbackFactory({
+          .setup_graph =
+              [&](Callback& self) {
+                runner.attach(self.trainer());
+                runner.setup_graph();
+              },
+          .before_train = [&](Callback&) { runner.before_train(); },
+          .trigger = [&](Callback&) { runner.trigger(); },
+          .after_train = [&](Callback&) { runner.after_train(); },
+      })});
+    });
+    return trainer.monitors().get_latest("validation_now");
+  };
+  EXPECT_EQ(serve(trainer_), 4);
+  FakeTrainer second({.steps_per_epoch = 1, .max_epoch = 1});
+  EXPECT_EQ(serve(second), 1);
 }
 
 TEST_F(InferenceRunnerTest, DoesNotCountAsAStep) {

@@ -240,5 +240,53 @@ TEST(MaxPoolFusionTest, IndicesThatAreReadElsewhereStay) {
   EXPECT_EQ(fuse_max_pool(trace, at::kCPU), 0);
 }
 
+// ---- folded images
+
+class FoldedImagesTest : public testing::Test {
+ protected:
+  // A convolution of an image, and the gradient of its weights.
+  void trace(at::IntArrayRef image, at::IntArrayRef weight, int64_t stride, int64_t padding) {
+    const auto draw = [](at::IntArrayRef size) {
+      return at::randn(size).contiguous(at::MemoryFormat::ChannelsLast);
+    };
+    inputs_ = {draw(image)};
+    w_ = draw(weight).set_requires_grad(true);
+    trace_ = trace_of(inputs_, {w_}, [&](const Tensors& in) -> NamedTensors {
+      const at::Tensor y = at::conv2d(in[0], w_, {}, stride, padding);
+      return {{"y", y}, {"w", torch::autograd::grad({y.square().mean()}, {w_})[0]}};
+    });
+    tensorpack::optimize(trace_, {"w", "y"});
+  }
+  void expect_same_after_folding() {
+    const Tensors expected = outcome_of(trace_, inputs_, {w_});
+    EXPECT_EQ(fold_images(trace_, at::kCPU), 3);
+    EXPECT_THAT(operators(trace_), Not(Contains("aten::convolution")));
+    EXPECT_THAT(operators(trace_), Not(Contains("aten::convolution_backward")));
+    expect_close(expected, outcome_of(trace_, inputs_, {w_}));
+  }
+
+  Tensors inputs_;
+  at::Tensor w_;
+  Trace trace_;
+};
+
+TEST_F(FoldedImagesTest, ConvolutionsOfStrideTwoGiveTheSame) {
+  trace({2, 3, 20, 20}, {8, 3, 7, 7}, 2, 3);
+  expect_same_after_folding();
+  trace({1, 3, 15, 12}, {8, 3, 3, 3}, 2, 0);
+  expect_same_after_folding();
+  trace({2, 2, 9, 9}, {8, 2, 4, 5}, 2, 1);
+  expect_same_after_folding();
+  trace({1, 4, 11, 8}, {8, 4, 3, 3}, 2, 1);
+  expect_same_after_folding();
+}
+
+TEST_F(FoldedImagesTest, OthersStayAsTheyAre) {
+  trace({2, 3, 8, 8}, {8, 3, 3, 3}, 1, 1);
+  EXPECT_EQ(fold_images(trace_, at::kCPU), 0);
+  trace({2, 8, 8, 8}, {8, 8, 3, 3}, 2, 1);
+  EXPECT_EQ(fold_images(trace_, at::kCPU), 0);
+}
+
 }  // namespace
 }  // namespace tensorpack::cuda

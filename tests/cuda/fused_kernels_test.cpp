@@ -6,6 +6,7 @@
 #include "tensorpack/cuda/jit.h"
 #include "tensorpack/cuda/kernels/batch_norm.h"
 #include "tensorpack/cuda/kernels/device_launcher.h"
+#include "tensorpack/cuda/kernels/fold_image.h"
 #include "tensorpack/utils/error.h"
 #include "tests/cuda/device.h"
 #include "tests/cuda/kernel_cases.h"
@@ -57,6 +58,21 @@ TEST_F(FusedKernelsTest, BiasReluGivesWhatTheUnfusedOperatorsGive) {
 TEST_F(FusedKernelsTest, ColumnSumGivesWhatTheUnfusedOperatorsGive) {
   expect_column_sum_as_unfused({16384, 3072}, at::kBFloat16, at::kBFloat16, *launcher_, at::kCUDA);
   expect_column_sum_as_unfused({77, 131}, at::kHalf, at::kFloat, *launcher_, at::kCUDA);
+}
+
+TEST_F(FusedKernelsTest, FoldedImagesAndTheirConvolutionsGiveWhatTheUnfusedOperatorsGive) {
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const auto draw = [&](at::IntArrayRef size) {
+      return at::randn(size, at::TensorOptions(at::kCUDA).dtype(type))
+          .contiguous(at::MemoryFormat::ChannelsLast);
+    };
+    const at::Tensor image = draw({4, 3, 64, 64}), weight = draw({64, 3, 7, 7});
+    const at::Tensor expected = at::conv2d(image, weight, {}, 2, 3);
+    const ImageFold fold = ImageFold::of(weight.sizes(), {3, 3}, expected.sizes(), type);
+    const at::Tensor folded = fold_image(image, fold, *launcher_);
+    EXPECT_TRUE(at::equal(folded, fold_image_unfused(image, fold)));
+    EXPECT_TRUE(at::allclose(folded_convolution(folded, weight), expected, 0.02, 0.2));
+  }
 }
 
 TEST_F(FusedKernelsTest, LayerNormGivesWhatTheUnfusedOperatorsGive) {

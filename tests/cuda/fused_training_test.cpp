@@ -5,6 +5,7 @@
 #include "examples/models/resnet.h"
 #include "examples/models/transformer.h"
 #include "tensorpack/cuda/passes/passes.h"
+#include "tensorpack/session/device_memory.h"
 #include "tests/cuda/device.h"
 
 namespace tensorpack::test {
@@ -100,6 +101,57 @@ TEST_F(FusedTrainingTest, TransformersLearnTheSame) {
       },
       Precision::kBFloat16,
       {"tensorpack::layer_norm", "tensorpack::layer_norm_backward", "tensorpack::cross_entropy"});
+}
+
+// ---- making things again
+
+class RecomputeTrainingTest : public CudaTest {
+ protected:
+  static SessionOptions options(bool recompute) {
+    return {.precision = Precision::kBFloat16,
+            .deterministic = true,
+            .fusion = {.recompute = recompute}};
+  }
+  static Feeds batch() {
+    return {{"image", torch::randn({256, 3, 32, 32})},
+            {"label", torch::randint(0, 10, {256}, at::kLong)}};
+  }
+  // Beyond what is in use before, such as workspaces that libraries keep.
+  int64_t peak_memory(bool recompute) const {
+    reset_peak_device_memory();
+    const int64_t before = peak_device_memory()[0];
+    Training training(resnet, inputs_);
+    Session session(training.graph, options(recompute));
+    for (int i = 0; i < kSteps; ++i) session.run(training.op, {"cost"}, batch());
+    return peak_device_memory()[0] - before;
+  }
+
+  const std::vector<TensorSpec> inputs_ = {{"image", {-1, 3, 32, 32}}, {"label", {-1}, at::kLong}};
+};
+
+TEST_F(RecomputeTrainingTest, ChangesNoBit) {
+  Training keeping(resnet, inputs_), making_again(resnet, inputs_);
+  for (Variable* variable : keeping.graph.variables().trainable()) {
+    making_again.graph.variables().at(variable->name).assign(variable->tensor.detach());
+  }
+  Session a(keeping.graph, options(false)), b(making_again.graph, options(true));
+  for (int i = 0; i < kSteps; ++i) {
+    const Feeds feeds = batch();
+    EXPECT_EQ(a.run(keeping.op, {"cost"}, feeds)[0].item<double>(),
+              b.run(making_again.op, {"cost"}, feeds)[0].item<double>())
+        << "step " << i;
+  }
+  for (Variable* variable : keeping.graph.variables().trainable()) {
+    EXPECT_TRUE(
+        torch::equal(variable->tensor, making_again.graph.variables().at(variable->name).tensor))
+        << variable->name;
+  }
+}
+
+TEST_F(RecomputeTrainingTest, TakesLessMemoryFromTheFirstStepOn) {
+  peak_memory(false);  // has libraries take their workspaces
+  const int64_t keeping = peak_memory(false), making_again = peak_memory(true);
+  EXPECT_LT(making_again, keeping);
 }
 
 }  // namespace

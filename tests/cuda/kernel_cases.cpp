@@ -107,6 +107,10 @@ void expect_batch_norm_as_unfused(const BatchNormCase& of, const Launcher& launc
     expect_close(*reference.running_mean, *a.running_mean, kFloats, "running mean");
     expect_close(*reference.running_var, *a.running_var, kFloats, "running variance");
     expect_zeros(counters);
+    const at::Tensor again = batch_norm_act_again(a, {mean, invstd}, launcher);
+    EXPECT_TRUE(at::equal(again, y)) << "made again";
+    EXPECT_EQ(again.strides(), y.strides());
+    expect_close(batch_norm_act_again_unfused(a, {mean, invstd}), y, tolerance, "made again");
 
     for (const bool other : {false, true}) {
       for (const bool keep : {false, true}) {

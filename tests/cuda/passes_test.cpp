@@ -168,7 +168,7 @@ TEST(OptimizeForCudaTest, NoneLeavesLibtorchsOperators) {
   const FusionOptions options = FusionOptions::none();
   EXPECT_FALSE(options.batch_norm || options.bias_relu || options.column_sums ||
                options.cross_entropy || options.layer_norm || options.max_pool ||
-               options.batch_casts || options.memsets || options.side_stream);
+               options.batch_casts || options.memsets || options.side_stream || options.recompute);
 }
 
 }  // namespace

@@ -3,10 +3,12 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <array>
 #include <limits>
 
 #include "tensorpack/cuda/kernels/columns.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
+#include "tensorpack/cuda/kernels/fold_image.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
 #include "tests/cuda/host_device.h"
 #include "tests/cuda/kernel_cases.h"
@@ -55,6 +57,16 @@ TEST(BiasReluKernelTest, GivesWhatTheUnfusedOperatorsGive) {
   expect_bias_relu_as_unfused({1, 3, 1, 1}, at::kFloat, at::kFloat, launcher, at::kCPU);
 }
 
+TEST(ColumnPlanTest, SumsOverManyRowsHaveNarrowBlocks) {
+  using Extents = std::array<unsigned, 2>;
+  const ColumnPlan plan{.type = at::kBFloat16, .rows = 800'000, .columns = 256, .width = 8};
+  EXPECT_EQ(plan.shape(132, 2).block, (Extents{32, 16}));
+  EXPECT_EQ(plan.shape_of_sums(132, 2).block, (Extents{8, 64})) << "a line of the memory";
+  EXPECT_EQ(plan.shape_of_sums(132, 2).grid, (Extents{4, 66}));
+  const ColumnPlan few{.type = at::kBFloat16, .rows = 100, .columns = 256, .width = 8};
+  EXPECT_EQ(few.shape_of_sums(132, 2).block, (Extents{32, 16}));
+}
+
 TEST(ColumnSumKernelTest, GivesWhatTheUnfusedOperatorsGive) {
   const HostLauncher launcher;
   expect_column_sum_as_unfused({300, 24}, at::kBFloat16, at::kBFloat16, launcher, at::kCPU);
@@ -96,6 +108,19 @@ TEST(MaxPoolKernelTest, NotANumberIsTheLargest) {
   EXPECT_TRUE(y[0][0][0][0].isnan().item<bool>());
   EXPECT_EQ(places[0][0][0][0].item<int>(), 2);
   EXPECT_EQ(places[0][0][1][1].item<int>(), 1);
+}
+
+TEST(FoldImageKernelTest, GivesWhatTheUnfusedOperatorsGive) {
+  const HostLauncher launcher;
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor image =
+        at::randn({2, 3, 9, 10}).to(type).contiguous(at::MemoryFormat::ChannelsLast);
+    const std::vector<int64_t> weight = {8, 3, 7, 7}, output = {2, 8, 5, 5};
+    const ImageFold fold = ImageFold::of(weight, {3, 3}, output, type);
+    const at::Tensor folded = fold_image(image, fold, launcher);
+    EXPECT_EQ(folded.size(1), type == at::kFloat ? 12 : 16);
+    EXPECT_TRUE(at::equal(folded, fold_image_unfused(image, fold)));
+  }
 }
 
 }  // namespace

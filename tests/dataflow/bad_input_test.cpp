@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bad input as users meet it: every error names the file and the place, or the stage and the
 // datapoint, and what to do. More of each format is in its own test.
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "tensorpack/dataflow/batch.h"
@@ -63,6 +65,22 @@ TEST_F(BadInputTest, EveryCutOfAnLmdbIsFound) {
   }
   cut("whole", size - 1);
   EXPECT_ERROR(LmdbData(dir_ / "whole"), "is cut off: it has " + std::to_string(size - 1));
+}
+
+// A writer that takes pages at the end of the file and gives them back at once does not write them.
+TEST_F(BadInputTest, AnLmdbMayLackPagesThatNothingIsIn) {
+  save_lmdb(*texts(200), dir_ / "a");
+  std::string content = read_file(dir_ / "a");
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  for (const size_t meta : {size_t{0}, page}) {
+    constexpr size_t kLastPage = 136;
+    content[meta + kLastPage] = static_cast<char>(content[meta + kLastPage] + 2);
+  }
+  write_file_atomically(dir_ / "a", content);
+  LmdbData flow(dir_ / "a", {.shuffle = true});
+  EXPECT_EQ(collect(flow).size(), 200U);
+  write_file_atomically(dir_ / "a", content.substr(0, content.size() - page));
+  EXPECT_ERROR(LmdbData(dir_ / "a"), "is cut off");
 }
 
 TEST_F(BadInputTest, AnLmdbRecordThatIsNoDatapointIsNamedByItsKey) {

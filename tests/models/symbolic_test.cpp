@@ -18,7 +18,7 @@ using at::Tensor;
 
 TEST(SymbolicTest, OneHotIsThatOfLibtorch) {
   const Tensor labels = at::tensor({2, 0, 1, 2}, at::kLong).reshape({2, 2});
-  EXPECT_TRUE(at::equal(tensorpack::one_hot(labels, 4), at::one_hot(labels, 4)));
+  EXPECT_TRUE(at::equal(one_hot(labels, 4), at::one_hot(labels, 4)));
   EXPECT_EQ(tensorpack::one_hot(at::tensor({7}, at::kLong), 4).sum().item<int64_t>(), 0);
   EXPECT_ERROR(tensorpack::one_hot(at::ones({2}), 4), "labels must be integers");
 }

@@ -116,6 +116,26 @@ TEST_F(ReportPageTest, ShowsEverySection) {
   EXPECT_EQ(evaluate("document.querySelector('#images img').naturalWidth"), 64);
 }
 
+TEST_F(ReportPageTest, TheStagesOfTheDataAreATable) {
+  fs::create_directories(path_.parent_path());
+  Report report({.path = path_});
+  const LoopState loop{.global_step = 1, .steps_per_epoch = 1, .max_epoch = 1};
+  report.before_train(loop);
+  report.process_stages({{.name = "FromList", .busy_seconds = 0.25},
+                         {.name = "QueueInput",
+                          .threads = 1,
+                          .busy_seconds = 90,
+                          .queue_depth = 12.5,
+                          .capacity = 50}},
+                        loop);
+  report.after_train(loop);
+  browser_->open("file://" + path_.string());
+  EXPECT_EQ(
+      evaluate("[...document.querySelectorAll('#stage-table tbody tr')]"
+               ".map(row => [...row.cells].map(cell => cell.textContent).join('|'))"),
+      json::array({"FromList||250 ms|0 s|0 s|", "QueueInput|1|1 min 30 s|0 s|0 s|12.5 of 50"}));
+}
+
 TEST_F(ReportPageTest, ScalarsOfOnePrefixAreAGroup) {
   fs::create_directories(path_.parent_path());
   Report report({.path = path_});

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "tensorpack/dataflow/stage_report.h"
 #include "tensorpack/graph/gradient_scopes.h"
 #include "tensorpack/graph/trace.h"
 #include "tensorpack/graph/variable_scope.h"
@@ -386,6 +387,29 @@ TEST_F(ReportTest, ShowsWhatLayersTookInAProfile) {
   ASSERT_THAT(data()["layers"], SizeIs(1));
   EXPECT_EQ(data()["layers"][0]["path"], "conv0");
   EXPECT_EQ(data()["layers"][0]["forward"], 0.25) << "the newest counts";
+}
+
+TEST_F(ReportTest, ShowsWhatTheStagesOfTheDataDid) {
+  Report report = make_report();
+  report.before_train(loop_);
+  report.process_stages({{.name = "FromList"}}, loop_);
+  report.process_stages({{.name = "parallel_map",
+                          .threads = 2,
+                          .busy_seconds = 3,
+                          .upstream_wait_seconds = 0.5,
+                          .downstream_wait_seconds = 0.25,
+                          .queue_depth = 4,
+                          .capacity = 8}},
+                        loop_);
+  report.after_train(loop_);
+  EXPECT_EQ(data()["stages"], nlohmann::json::array({{{"name", "parallel_map"},
+                                                      {"threads", 2},
+                                                      {"busy", 3.0},
+                                                      {"no_input", 0.5},
+                                                      {"no_room", 0.25},
+                                                      {"queue", 4.0},
+                                                      {"capacity", 8}}}))
+      << "the newest counts";
 }
 
 TEST_F(ReportTest, IsOneMonitorAmongOthers) {

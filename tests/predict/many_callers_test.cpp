@@ -17,6 +17,7 @@
 #include "tensorpack/predict/dataset_predictor.h"
 #include "tensorpack/predict/feedfree_predictor.h"
 #include "tensorpack/predict/multi_tower_predictor.h"
+#include "tests/support/thread_limit.h"
 #include "tests/support/throws.h"
 
 namespace tensorpack {
@@ -187,6 +188,13 @@ TEST(MultiThreadAsyncPredictorTest, AFailureReachesEveryCallerOfTheBatch) {
   auto bad = predict.put_task({at::zeros({1})});
   EXPECT_ERROR(bad.get(), "it does not like zeros");
   EXPECT_TRUE(at::equal(predict.put_task({at::ones({1})}).get()[0], at::ones({1})));
+}
+
+TEST(MultiThreadAsyncPredictorTest, AThreadThatCannotBeStartedIsAnError) {
+  const MultiThreadAsyncPredictor::Predictor echo = [](const Tensors& inputs) { return inputs; };
+  const ThreadLimit limit(1);
+  EXPECT_ERROR(MultiThreadAsyncPredictor(std::vector{echo, echo}),
+               "[thread 'predict'] it cannot be started: ");
 }
 
 TEST(MultiThreadAsyncPredictorTest, OutputsWithoutARowForEachAreRefused) {

@@ -75,6 +75,14 @@ TEST(OfflinePredictorTest, InputsThatOutputsNeedMayNot) {
               ThrowsMessage<Error>(HasSubstr("the output 'label' depends on the input 'label'")));
 }
 
+TEST(OfflinePredictorTest, AnOutputThatIsNotThereIsAnsweredWithThoseThatAre) {
+  EXPECT_THAT([] { OfflinePredictor(config({"x"}, {"logit"})); },
+              ThrowsMessage<Error>(testing::AllOf(
+                  HasSubstr("[predictor 'predict'] no tensor, input or variable named 'logit'. Did "
+                            "you mean 'logits'? Known: "),
+                  HasSubstr("cost"), HasSubstr("label"))));
+}
+
 TEST(OfflinePredictorTest, InputsComeInTheOrderOfTheirNames) {
   const OfflinePredictor predict(config({"label", "x"}, {"x"}));
   EXPECT_TRUE(at::equal(predict(at::zeros({2}), at::ones({2}))[0], at::ones({2})));

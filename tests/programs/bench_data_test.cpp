@@ -19,11 +19,6 @@ using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 
-std::string random_png() {
-  const at::Tensor image = at::randint(256, {40, 30, 3}, at::kByte);
-  return encode_png({image.data_ptr<uint8_t>(), static_cast<size_t>(image.numel())}, 40, 30, 3);
-}
-
 class BenchDataTest : public testing::Test {
  protected:
   Outcome bench(const std::string& name, const std::vector<std::string>& options = {}) {
@@ -44,18 +39,23 @@ class BenchDataTest : public testing::Test {
 };
 
 #ifdef TENSORPACK_HAS_OPENCV
+std::string random_png() {
+  const at::Tensor image = at::randint(256, {40, 30, 3}, at::kByte);
+  return encode_png({image.data_ptr<uint8_t>(), static_cast<size_t>(image.numel())}, 40, 30, 3);
+}
+
 TEST_F(BenchDataTest, MakesBatchesOfAFolderOfImages) {
   for (const char* name : {"cat", "dog"}) {
     std::filesystem::create_directories(dir_ / "images" / name);
     write_file_atomically(dir_ / "images" / name / "1.png", random_png());
   }
-  expect_report(bench("images"), "fill_batch");
+  expect_report(bench("images"), "image_batch");
 }
 
 TEST_F(BenchDataTest, MakesBatchesOfATarShard) {
   FromList points({{bytes(random_png()), bytes("0")}, {bytes(random_png()), bytes("1")}});
   save_tar(points, dir_ / "a.tar", {"png", "cls"});
-  expect_report(bench("a.tar", {"--extensions=png"}), "fill_batch");
+  expect_report(bench("a.tar", {"--extensions=png"}), "image_batch");
   const Outcome wrong = bench("a.tar");
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.output, HasSubstr("jpg"));

@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "tensorpack/distributed/free_port.h"
+#include "tensorpack/utils/fs.h"
 #include "tests/support/child_process.h"
 
 namespace tensorpack {
@@ -282,6 +284,70 @@ TEST_F(LaunchHostsTest, TooFewRanksAreNotStarted) {
 
 TEST_F(LaunchHostsTest, RanksElsewhereEndWithTheLauncher) {
   const auto tp = start(options({"-n", "1"}), "echo pid=$$; while :; do sleep 1; done");
+  ASSERT_TRUE(tp->read_until("pid="));
+  ASSERT_TRUE(tp->read_until("\n"));
+  tp->send(SIGKILL);
+  EXPECT_EQ(tp->wait(), 1000 + SIGKILL);
+  EXPECT_TRUE(ends_soon(number_in(tp->output(), "pid")));
+}
+
+/// Two hosts that are this one, behind a real ssh.
+class LaunchOverSshTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* sshd = "/usr/sbin/sshd";  // wants to be called by its full path
+    if (!std::filesystem::exists(sshd)) GTEST_SKIP() << "sshd is not installed";
+    const std::string keys = "ssh-keygen -q -t ed25519 -N '' -f '" + dir_.path().string() + "/";
+    ASSERT_EQ(std::system((keys + "host'").c_str()), 0);
+    ASSERT_EQ(std::system((keys + "user'").c_str()), 0);
+    std::ofstream(dir_ / "config")
+        << "Port " << port_ << "\nListenAddress 127.0.0.2\n"
+        << "ListenAddress 127.0.0.3\nPidFile none\n"
+        << "StrictModes no\nUsePAM no\nPermitRootLogin yes\n"
+        << "HostKey " << (dir_ / "host").string() << "\nAuthorizedKeysFile "
+        << (dir_ / "user.pub").string() << "\n";
+    server_ = std::make_unique<ChildProcess>(
+        std::vector<std::string>{sshd, "-D", "-e", "-f", (dir_ / "config").string()});
+    if (!server_->read_until("Server listening on 127.0.0.2")) {
+      GTEST_SKIP() << "sshd does not start: " << server_->output();
+    }
+  }
+
+  std::vector<std::string> options(const std::string& hosts) const {
+    return {"-H", hosts, "--rsh",
+            fmt::format("ssh -p {} -i {} -o BatchMode=yes -o StrictHostKeyChecking=no -o "
+                        "UserKnownHostsFile=/dev/null -o LogLevel=ERROR {{host}}",
+                        port_, (dir_ / "user").string())};
+  }
+
+  TempDir dir_;
+  int port_ = free_port();
+  std::unique_ptr<ChildProcess> server_;
+};
+
+TEST_F(LaunchOverSshTest, RanksTellTheirPlaceAndTheirStatus) {
+  const auto tp = start(options("127.0.0.2:2,127.0.0.3"),
+                        "echo \"it's\" $TENSORPACK_RANK of $TENSORPACK_SIZE at "
+                        "$TENSORPACK_MASTER_ADDRESS; [ $TENSORPACK_RANK != 2 ] || exit 7");
+  EXPECT_EQ(tp->wait(), 7);
+  for (const char* rank : {"0", "1", "2"}) {
+    EXPECT_THAT(tp->output(), HasSubstr(fmt::format("[{0}] it's {0} of 3 at 127.0.0.2\n", rank)));
+  }
+}
+
+TEST_F(LaunchOverSshTest, ASignalIsPassedOnAndWhatRanksSayThenIsNotLost) {
+  const auto tp = start(options("127.0.0.2,127.0.0.3"),
+                        "trap 'sleep 0.3; echo saved; exit 9' INT; echo ready; "
+                        "while :; do sleep 0.05; done");
+  ASSERT_TRUE(tp->read_until("[0] ready"));
+  ASSERT_TRUE(tp->read_until("[1] ready"));
+  tp->send(SIGINT);
+  EXPECT_EQ(tp->wait(), 9);
+  EXPECT_THAT(tp->output(), AllOf(HasSubstr("[0] saved"), HasSubstr("[1] saved")));
+}
+
+TEST_F(LaunchOverSshTest, RanksEndWithTheLauncher) {
+  const auto tp = start(options("127.0.0.2"), "echo pid=$$; while :; do sleep 1; done");
   ASSERT_TRUE(tp->read_until("pid="));
   ASSERT_TRUE(tp->read_until("\n"));
   tp->send(SIGKILL);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tensorpack/checkpoint/checkpoint_directory.h"
+#include "tensorpack/checkpoint/safetensors.h"
 #include "tensorpack/checkpoint/weights_file.h"
 #include "tensorpack/utils/fs.h"
 #include "tests/programs/model_program.h"
@@ -83,6 +84,16 @@ TEST_F(ModelCommandsTest, LsFindsDamage) {
   EXPECT_THAT(output_, ContainsRegex("model-200.safetensors +latest, whole"));
   EXPECT_EQ(tp({"ls", "/no/such/directory"}), 2);
   EXPECT_THAT(output_, HasSubstr("'/no/such/directory' is no directory"));
+}
+
+TEST_F(ModelCommandsTest, LsDoesNotCallBareWeightsDamaged) {
+  const fs::path path = dir_ / "model-300.safetensors";
+  write_safetensors(path, {{"W", at::ones({2})}});
+  EXPECT_EQ(tp({"ls", "--verify"}), 0) << output_;
+  EXPECT_THAT(output_, ContainsRegex("model-300.safetensors +weights without checksums"));
+  fs::resize_file(path, fs::file_size(path) - 1);
+  EXPECT_EQ(tp({"ls", "--verify"}), 1) << output_;
+  EXPECT_THAT(output_, ContainsRegex("model-300.safetensors +damaged"));
 }
 
 TEST_F(ModelCommandsTest, ShowTellsWhatIsInAFile) {

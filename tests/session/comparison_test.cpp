@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 namespace tensorpack {
 namespace {
@@ -14,7 +15,9 @@ Outcome outcome(std::vector<float> values) { return {.variables = {{"b", at::ten
 // From zeros.
 std::vector<Difference> differences_of(const Outcome& function, const Outcome& program,
                                        const Noise& noise = {}) {
-  return differences(function, program, {{"b", at::zeros({4})}}, noise);
+  const NamedTensors start = {{"b", at::zeros({4})}};
+  const std::vector<Difference> found = differences(function, program, start);
+  return beyond(noise, part_of(function, found), part_of(program, found), start);
 }
 
 TEST(ComparisonTest, NamesWhatDiffers) {
@@ -27,6 +30,30 @@ TEST(ComparisonTest, NamesWhatDiffers) {
   EXPECT_EQ(describe(found[1]), "the variable 'b'");
   EXPECT_EQ(part_of(program, found).outputs.size(), 1);
   EXPECT_EQ(part_of(program, found).variables.size(), 1);
+}
+
+// Each but the empty one, and each is named alone.
+TEST(ComparisonTest, ComparesResultsOfAllTypesTogether) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const NamedTensors results = {
+      {"bfloat16", at::tensor({1.0f, 2.0f}).to(at::kBFloat16)},
+      {"complex", at::complex(at::tensor({1.0f}), at::tensor({2.0f}))},
+      {"double", at::tensor({1.0, 2.0})},
+      {"empty", at::empty({0})},
+      {"infinite", at::tensor({infinity, 1.0f})},
+      {"label", at::tensor({1, 2})},
+      {"nan", at::tensor({std::nanf(""), 1.0f})},
+  };
+  EXPECT_TRUE(differences({.outputs = results}, {.outputs = results}, {}).empty());
+  for (const auto& [name, value] : results) {
+    NamedTensors rounded = results, other = results;
+    if (value.is_floating_point()) rounded[name] = value * (1 + 1e-5);
+    EXPECT_TRUE(differences({.outputs = results}, {.outputs = rounded}, {}).empty()) << name;
+    other[name] = -value - 1;
+    const auto found = differences({.outputs = results}, {.outputs = other}, {});
+    ASSERT_EQ(found.size(), value.numel() > 0) << name;
+    for (const Difference& difference : found) EXPECT_EQ(difference.name, name);
+  }
 }
 
 TEST(ComparisonTest, NoiseIsTheLargestDifferenceOfEachElement) {

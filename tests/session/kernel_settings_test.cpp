@@ -27,9 +27,20 @@ TEST(KernelSettingsTest, WhatWasSetBeforeComesBackWithTheLastHolder) {
 TEST(KernelSettingsTest, TwoThatDisagreeAreAnError) {
   const HoldKernelSettings first({.tf32 = true});
   EXPECT_ERROR(HoldKernelSettings({.deterministic = true}),
-               "another session on CUDA has tf32 on and deterministic kernels off, this one asks "
-               "for off and on.");
+               "another session on CUDA has tf32 on, deterministic kernels off and 10 candidates "
+               "of cuDNN, this one asks for off, on and 10.");
   EXPECT_TRUE(at::globalContext().allowTF32CuBLAS()) << "and nothing has changed";
+}
+
+TEST(KernelSettingsTest, SoManyKernelsOfCudnnAreTriedAsAsked) {
+  at::Context& context = at::globalContext();
+  const int before = context.benchmarkLimitCuDNN();
+  {
+    const HoldKernelSettings all({.cudnn_candidates = 0});
+    EXPECT_EQ(context.benchmarkLimitCuDNN(), 0);
+  }
+  EXPECT_EQ(context.benchmarkLimitCuDNN(), before);
+  EXPECT_ERROR(HoldKernelSettings({.cudnn_candidates = -1}), "cudnn_candidates is -1");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "tensorpack/dataflow/from_generator.h"
 #include "tensorpack/dataflow/map.h"
 #include "tensorpack/dataflow/prefetch.h"
+#include "tensorpack/dataflow/stage_report.h"
 #include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/optim/sgd.h"
@@ -115,6 +116,32 @@ TEST(TrainConfigTest, QueueSizeIsAScalarOfEveryEpoch) {
   const auto& history = trainer.monitors().get_history("QueueInput/queue_size");
   EXPECT_EQ(history.size(), 50);
   EXPECT_LE(history.back().second, 50) << "the capacity of the queue";
+}
+
+// Keeps what it is told of the data.
+class TakesStages final : public MonitorBase {
+ public:
+  explicit TakesStages(std::vector<std::vector<StageReport>>& all) : all_(&all) {}
+  void process_stages(const std::vector<StageReport>& stages, const LoopState&) override {
+    all_->push_back(stages);
+  }
+
+ private:
+  std::vector<std::vector<StageReport>>* all_;
+};
+
+TEST(TrainConfigTest, MonitorsAreToldOfTheStagesOfTheDataInEveryEpoch) {
+  TrainConfig config = good_config();
+  config.max_epoch = 2;
+  config.dataflow = linear_data() | prefetch(2);
+  std::vector<std::vector<StageReport>> all;
+  config.monitors = OwnedList<MonitorBase>(TakesStages(all));
+  SimpleTrainer trainer;
+  stdout_of([&] { launch_train_with_config(std::move(config), trainer); });
+  ASSERT_EQ(all.size(), 2);
+  std::vector<std::string> names;
+  for (const StageReport& stage : all.back()) names.push_back(stage.name);
+  EXPECT_THAT(names, testing::ElementsAre("FromList", "prefetch", "QueueInput"));
 }
 
 TEST(TrainConfigTest, ALineSaysThatTrainingWaitsForDataAndForWhichStage) {

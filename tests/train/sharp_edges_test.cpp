@@ -289,6 +289,32 @@ TEST(SharpEdgesTest, ATrainingWithoutAnEpochIsTold) {
   EXPECT_THAT(log, testing::HasSubstr("There is nothing to train: it would begin with epoch 3"));
 }
 
+// As torch::optim does with the parameters of a module that nobody adopted.
+TEST(SharpEdgesTest, AParameterThatIsTrainedButIsNoVariableIsTold) {
+  const at::Tensor foreign = at::ones({2}).set_requires_grad(true);
+  SimpleTrainer trainer;
+  const std::string log = stdout_of([&] {
+    trainer.setup_graph(
+        linear_inputs(), FeedInput(linear_data()),
+        [&](const at::Tensor& x, const at::Tensor& y) {
+          (x * foreign - y).square().mean().backward();
+          foreign.data().sub_(foreign.grad(), 0.1);
+          return linear_cost(x, y);
+        },
+        SGD({.lr = 0.1}));
+    trainer.train({.steps_per_epoch = 2, .max_epoch = 1});
+  });
+  EXPECT_THAT(log, testing::HasSubstr("changes 1 tensors that require gradients but are no "
+                                      "variables of the graph, of shapes [2], as an optimizer"));
+}
+
+TEST(SharpEdgesTest, AnEpochBeforeTheFirstIsAnError) {
+  SimpleTrainer trainer;
+  trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), linear_cost, SGD({.lr = 0.1}));
+  EXPECT_ERROR(trainer.train({.steps_per_epoch = 1, .starting_epoch = 0, .max_epoch = 2}),
+               "[train] starting_epoch is 0, but epochs are counted from 1.");
+}
+
 TEST(SharpEdgesTest, ValidationThatDoesNotEndIsTold) {
   const auto forever = [] {
     return FromGenerator([]() -> Generator<DataPoint> {

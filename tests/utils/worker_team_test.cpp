@@ -5,6 +5,9 @@
 
 #include <stdexcept>
 
+#include "tests/support/thread_limit.h"
+#include "tests/support/throws.h"
+
 namespace tensorpack {
 namespace {
 
@@ -48,6 +51,11 @@ TEST(WorkerTeamTest, TheFirstFailureIsReturnedWhenAllHaveEnded) {
   EXPECT_EQ(ended, 2);
   EXPECT_THROW(std::rethrow_exception(failure->exception), std::runtime_error);
   EXPECT_FALSE(team.run([](size_t) {})) << "the team goes on";
+}
+
+TEST(WorkerTeamTest, AThreadThatCannotBeStartedIsAnError) {
+  const ThreadLimit limit(1);
+  EXPECT_ERROR(WorkerTeam("test", 3), "[thread 'test2'] it cannot be started: ");
 }
 
 TEST(WorkerTeamTest, ThreadsAreSetUpFirst) {

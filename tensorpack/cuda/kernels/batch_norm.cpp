@@ -30,11 +30,12 @@ at::Tensor per_channel(const at::Tensor& values, const at::Tensor& input) {
 }
 
 // In float, as a kernel does.
-at::Tensor normalized(const BatchNormBackwardArguments& a) {
-  at::Tensor y =
-      (a.input.to(at::kFloat) - per_channel(a.mean, a.input)) * per_channel(a.invstd, a.input);
-  if (is_given(a.weight)) y = y * per_channel(*a.weight, a.input);
-  if (is_given(a.bias)) y = y + per_channel(*a.bias, a.input);
+at::Tensor normalized(const at::Tensor& input, const BatchNormStatistics& statistics,
+                      const MaybeTensor& weight, const MaybeTensor& bias) {
+  at::Tensor y = (input.to(at::kFloat) - per_channel(statistics.mean, input)) *
+                 per_channel(statistics.invstd, input);
+  if (is_given(weight)) y = y * per_channel(*weight, input);
+  if (is_given(bias)) y = y + per_channel(*bias, input);
   return y;
 }
 
@@ -54,7 +55,7 @@ BatchNormResults batch_norm_act(const BatchNormArguments& a, const at::Tensor& c
   const KernelSource apply = batch_norm_apply(plan, adds, a.relu);
   launcher.prepare(statistics);
   launcher.prepare(apply);
-  const LaunchShape sums = plan.shape(launcher.multiprocessors(), kBlocks);
+  const LaunchShape sums = plan.shape_of_sums(launcher.multiprocessors(), kBlocks);
   const at::Tensor partial = partial_sums(plan, sums, a.input);
   const auto columns = static_cast<int>(plan.columns);
   launcher(statistics, sums, data_of<void>(a.input), static_cast<long long>(plan.rows), columns,
@@ -95,7 +96,7 @@ BatchNormGradients batch_norm_act_backward(const BatchNormBackwardArguments& a,
   const KernelSource second = batch_norm_backward_result(plan, stores ? ReluMask::kNone : a.mask);
   launcher.prepare(first);
   launcher.prepare(second);
-  const LaunchShape sums = plan.shape(launcher.multiprocessors(), kBlocks);
+  const LaunchShape sums = plan.shape_of_sums(launcher.multiprocessors(), kBlocks);
   const at::Tensor partial = partial_sums(plan, sums, a.input);
   const auto rows = static_cast<long long>(plan.rows);
   const auto columns = static_cast<int>(plan.columns);
@@ -111,6 +112,21 @@ BatchNormGradients batch_norm_act_backward(const BatchNormBackwardArguments& a,
   return {result, weight_grad, bias_grad, a.keep_masked ? masked : at::Tensor()};
 }
 
+at::Tensor batch_norm_act_again(const BatchNormArguments& a, const BatchNormStatistics& statistics,
+                                const Launcher& launcher) {
+  const bool adds = is_given(a.residual);
+  const at::Tensor residual = adds ? laid_out_like(a.input, *a.residual) : at::Tensor();
+  const at::Tensor y = at::empty_strided(a.input.sizes(), a.input.strides(), a.input.options());
+  const ColumnPlan plan = plan_columns({a.input, y, adds ? residual : y});
+  const KernelSource apply = batch_norm_apply(plan, adds, a.relu);
+  launcher.prepare(apply);
+  launcher(apply, plan.shape(launcher.multiprocessors(), kBlocks), data_of<void>(a.input),
+           data_of<void>(residual), data_of<void>(y), static_cast<long long>(plan.rows),
+           static_cast<int>(plan.columns), data_of<float>(statistics.mean),
+           data_of<float>(statistics.invstd), data_of<float>(a.weight), data_of<float>(a.bias));
+  return y;
+}
+
 BatchNormResults batch_norm_act_unfused(const BatchNormArguments& a) {
   auto [y, mean, invstd] =
       at::native_batch_norm(a.input, a.weight, a.bias, a.running_mean, a.running_var,
@@ -119,11 +135,19 @@ BatchNormResults batch_norm_act_unfused(const BatchNormArguments& a) {
   return {a.relu ? at::relu(y) : y, mean, invstd};
 }
 
+at::Tensor batch_norm_act_again_unfused(const BatchNormArguments& a,
+                                        const BatchNormStatistics& statistics) {
+  at::Tensor y = normalized(a.input, statistics, a.weight, a.bias);
+  if (is_given(a.residual)) y = y + *a.residual;
+  return (a.relu ? at::relu(y) : y).to(a.input.scalar_type());
+}
+
 BatchNormGradients batch_norm_act_backward_unfused(const BatchNormBackwardArguments& a) {
   at::Tensor grad = is_given(a.other) ? a.grad + *a.other : a.grad;
   if (a.mask == ReluMask::kOfOutput) grad = at::threshold_backward(grad, *a.output, 0);
   if (a.mask == ReluMask::kOfInput)
-    grad = at::where(normalized(a) <= 0, at::zeros_like(grad), grad);
+    grad = at::where(normalized(a.input, {a.mean, a.invstd}, a.weight, a.bias) <= 0,
+                     at::zeros_like(grad), grad);
   const bool has_weight = is_given(a.weight);
   const auto [result, weight_grad, bias_grad] =
       at::native_batch_norm_backward(grad, a.input, a.weight, {}, {}, a.mean, a.invstd,

@@ -3,9 +3,10 @@
 //
 //   tensorpack::batch_norm_act           y = relu(batch_norm(x) + residual), statistics of x
 //   tensorpack::batch_norm_act_backward  from the gradient of y to those of x, weight and bias
+//   tensorpack::batch_norm_act_again     y once more, bit by bit, from x and the statistics
 //
-// Each is two passes over the data: sums, then the result. Where kernels cannot be compiled, they
-// are computed with libtorch's operators.
+// The first two are two passes over the data: sums, then the result. Where kernels cannot be
+// compiled, they are computed with libtorch's operators.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -59,14 +60,23 @@ using BatchNormResults = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 /// The gradients of input, weight and bias, and what keep_masked asks for.
 using BatchNormGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
+/// What is known once the first pass is done.
+struct BatchNormStatistics {
+  at::Tensor mean, invstd;
+};
+
 /// By kernels of ours. `counters` are those of make_counters().
 BatchNormResults batch_norm_act(const BatchNormArguments& arguments, const at::Tensor& counters,
                                 const Launcher& launcher);
 BatchNormGradients batch_norm_act_backward(const BatchNormBackwardArguments& arguments,
                                            const at::Tensor& counters, const Launcher& launcher);
+at::Tensor batch_norm_act_again(const BatchNormArguments& arguments,
+                                const BatchNormStatistics& statistics, const Launcher& launcher);
 
 /// By libtorch's operators, on any device.
 BatchNormResults batch_norm_act_unfused(const BatchNormArguments& arguments);
 BatchNormGradients batch_norm_act_backward_unfused(const BatchNormBackwardArguments& arguments);
+at::Tensor batch_norm_act_again_unfused(const BatchNormArguments& arguments,
+                                        const BatchNormStatistics& statistics);
 
 }  // namespace tensorpack::cuda

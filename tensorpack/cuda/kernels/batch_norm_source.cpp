@@ -184,17 +184,19 @@ std::string head(const ColumnPlan& plan, int unroll) {
                                  kernel_type(plan.type), plan.width, unroll, ColumnPlan::kThreads);
 }
 
+// Rows that a thread has in flight, as measured on an H200 over the shapes of ResNet-50; more take
+// registers, and with them the second block of a multiprocessor.
+constexpr int kUnrollOfStatistics = 4;
+constexpr int kUnroll = 2;
+
+// In float32 a thread has half as many columns, and registers for another row.
+int unroll_of_sums(const ColumnPlan& plan) { return plan.type == c10::kFloat ? 2 : 1; }
+
 std::string mask_constants(ReluMask mask) {
   return fmt::format("constexpr int kOfInput = {}, kOfOutput = {}, kMask = {};\n",
                      static_cast<int>(ReluMask::kOfInput), static_cast<int>(ReluMask::kOfOutput),
                      static_cast<int>(mask));
 }
-
-// Rows that a thread has in flight, as measured on an H200 over the shapes of ResNet-50; more take
-// registers, and with them the second block of a multiprocessor.
-constexpr int kUnrollOfStatistics = 4;
-constexpr int kUnrollOfSums = 1;
-constexpr int kUnroll = 2;
 
 }  // namespace
 
@@ -213,7 +215,7 @@ KernelSource batch_norm_apply(const ColumnPlan& plan, bool residual, bool relu) 
 KernelSource batch_norm_backward_sums(const ColumnPlan& plan, ReluMask mask, bool other,
                                       bool store) {
   return {"batch_norm_backward_sums",
-          head(plan, kUnrollOfSums) + mask_constants(mask) +
+          head(plan, unroll_of_sums(plan)) + mask_constants(mask) +
               fmt::format("constexpr bool kOther = {}, kStore = {};\n", other, store) +
               column_sums() + column_rows() + kNormal + kBackwardSums};
 }

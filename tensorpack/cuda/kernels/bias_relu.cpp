@@ -94,6 +94,7 @@ std::tuple<at::Tensor, at::Tensor> bias_relu_backward(const at::Tensor& grad_,
   const at::Tensor grad = laid_out_like(output, grad_);
   const at::Tensor result = laid_out_as(output);
   const ColumnPlan plan = plan_columns({output, grad, result});
+  // Wide blocks: with those of other sums, a large image takes 2 % longer.
   const LaunchShape shape = plan.shape(launcher.multiprocessors(), kBlocks);
   const at::Tensor bias_grad = at::empty({plan.columns}, output.options().dtype(type));
   const at::Tensor partial =

@@ -37,7 +37,7 @@ column_sum(const T* __restrict__ x, long long R, int C, Y* result, float2* parti
 at::Tensor column_sum(const at::Tensor& input, const at::Tensor& counters, bool keep_rows,
                       c10::ScalarType type, const Launcher& launcher) {
   const ColumnPlan plan = plan_columns({input});
-  const LaunchShape shape = plan.shape(launcher.multiprocessors(), kBlocks);
+  const LaunchShape shape = plan.shape_of_sums(launcher.multiprocessors(), kBlocks);
   const at::Tensor result = at::empty({plan.columns}, input.options().dtype(type));
   const at::Tensor partial =
       at::empty({shape.grid[1], plan.columns, 2}, input.options().dtype(at::kFloat));

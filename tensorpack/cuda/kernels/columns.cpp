@@ -12,6 +12,8 @@ namespace {
 
 constexpr int kLargestLoad = 16;  // bytes
 constexpr int kWarp = 32;
+constexpr int64_t kLine = 128;  // bytes that the memory gives at a time
+constexpr int64_t kFewSums = 8;
 
 template <typename Number>
 Number divide_up(Number a, Number b) {
@@ -26,20 +28,46 @@ int threads_across(const ColumnPlan& plan) {
   return threads;
 }
 
-}  // namespace
-
-unsigned ColumnPlan::blocks_across() const {
-  return static_cast<unsigned>(divide_up<int64_t>(columns / width, threads_across(*this)));
+// How many blocks lie side by side.
+int64_t blocks_across(const ColumnPlan& plan, int threads) {
+  return divide_up<int64_t>(plan.columns / plan.width, threads);
 }
 
+LaunchShape shape_with(const ColumnPlan& plan, int across, int64_t resident) {
+  const int down = ColumnPlan::kThreads / across;
+  const int64_t useful = divide_up<int64_t>(plan.rows, down);
+  const int64_t blocks = blocks_across(plan, across);
+  return {
+      .grid = {static_cast<unsigned>(blocks),
+               static_cast<unsigned>(std::min(useful, std::max<int64_t>(1, resident / blocks)))},
+      .block = {static_cast<unsigned>(across), static_cast<unsigned>(down)}};
+}
+
+// Sums of blocks that a thread of the last block reads one after the other.
+int64_t sums_in_a_row(const LaunchShape& shape, int width) {
+  const int64_t threads_of_column = ColumnPlan::kThreads / (int64_t{shape.block[0]} * width);
+  return shape.grid[1] / threads_of_column;
+}
+
+}  // namespace
+
 LaunchShape ColumnPlan::shape(int multiprocessors, int blocks_per_multiprocessor) const {
-  const int across = threads_across(*this);
-  const int down = kThreads / across;
-  const int64_t useful = divide_up<int64_t>(rows, down);
-  const int64_t resident =
-      std::max<int64_t>(1, int64_t{multiprocessors} * blocks_per_multiprocessor / blocks_across());
-  return {.grid = {blocks_across(), static_cast<unsigned>(std::min(useful, resident))},
-          .block = {static_cast<unsigned>(across), static_cast<unsigned>(down)}};
+  return shape_with(*this, threads_across(*this),
+                    int64_t{multiprocessors} * blocks_per_multiprocessor);
+}
+
+LaunchShape ColumnPlan::shape_of_sums(int multiprocessors, int blocks_per_multiprocessor) const {
+  const int64_t resident = int64_t{multiprocessors} * blocks_per_multiprocessor;
+  const auto bytes = static_cast<int64_t>(c10::elementSize(type)) * width;
+  int across = threads_across(*this);
+  LaunchShape shape = shape_with(*this, across, resident);
+  // All wait for the last block: narrow ones have fewer sums to add up.
+  while (sums_in_a_row(shape, width) > kFewSums && across * bytes > kLine &&
+         blocks_across(*this, across / 2) <= kCounters) {
+    across /= 2;
+    shape = shape_with(*this, across, resident);
+  }
+  return shape;
 }
 
 bool is_column_matrix(at::IntArrayRef sizes, at::IntArrayRef strides) {
@@ -67,7 +95,7 @@ ColumnPlan plan_columns(const std::vector<at::Tensor>& tensors) {
       break;
     }
   }
-  TP_ASSERT(plan.blocks_across() <= kCounters);
+  TP_ASSERT(blocks_across(plan, threads_across(plan)) <= kCounters);
   return plan;
 }
 

@@ -20,9 +20,10 @@ struct ColumnPlan {
   int64_t columns = 0;
   int width = 1;  ///< neighbouring columns of one thread
 
-  /// How many blocks lie side by side.
-  unsigned blocks_across() const;
+  /// For kernels whose rows have nothing to do with each other.
   LaunchShape shape(int multiprocessors, int blocks_per_multiprocessor) const;
+  /// For kernels that sum over rows.
+  LaunchShape shape_of_sums(int multiprocessors, int blocks_per_multiprocessor) const;
 };
 
 /// True for sizes and strides that are a dense matrix [rows, channels]: [N, C] as it is, or

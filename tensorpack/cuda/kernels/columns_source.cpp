@@ -4,8 +4,9 @@
 // columns and adds up every n-th row of them; a block's threads are summed in shared memory with
 // one barrier, each block writes a partial sum, and the last block to arrive sums those: always in
 // the same order, so that results repeat. The counter that finds the last block wraps to zero,
-// ready for the next launch. Sums of squares are taken about the values of the first row, because
-// those about zero lose everything when the mean is large.
+// ready for the next launch. All others wait for that block, so blocks are narrow: they have fewer
+// partial sums of each column then, and more threads for it. Sums of squares are taken about the
+// values of the first row, because those about zero lose everything when the mean is large.
 #include "tensorpack/cuda/kernels/columns.h"
 
 namespace tensorpack::cuda {

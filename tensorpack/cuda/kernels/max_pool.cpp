@@ -67,39 +67,56 @@ max_pool(const T* __restrict__ x, T* __restrict__ y, unsigned char* __restrict__
 }
 )cuda";
 
+// A thread computes W channels of TH x TW places at a time, which are part of the same windows.
 constexpr const char* kBackward = R"cuda(
+constexpr int kTilesDown = (H + PH + TH - 1) / TH, kTilesAcross = (WIDTH + PW + TW - 1) / TW;
+
 extern "C" __global__ void __launch_bounds__(kThreads)
 max_pool_backward(const T* __restrict__ grad, const unsigned char* __restrict__ places,
                   T* __restrict__ result, int N) {
-  const Index count = (Index)N * H * WIDTH * (C / W);
+  const Index count = (Index)N * kTilesDown * kTilesAcross * (C / W);
   for (Index t = (Index)blockIdx.x * kThreads + threadIdx.x; t < count;
        t += (Index)gridDim.x * kThreads) {
     const int c = (int)(t % (C / W)) * W;
-    const Index pixel = t / (C / W), line = pixel / WIDTH;
-    const int w = (int)(pixel % WIDTH), h = (int)(line % H);
-    const Index n = line / H;
-    // From the last window that may hold this place to the first.
-    const int last_h = (h + PH) / SH, last_w = (w + PW) / SW;
-    float sum[W] = {};
+    const Index tile = t / (C / W), line = tile / kTilesAcross;
+    // Places are counted from the beginning of the padding.
+    const int left = (int)(tile % kTilesAcross) * TW, top = (int)(line % kTilesDown) * TH;
+    const Index n = line / kTilesDown;
+    float sum[TH * TW][W] = {};
+    // From the last window that may hold these places to the first.
 #pragma unroll
     for (int i = 0; i < (KH + SH - 1) / SH; ++i) {
 #pragma unroll
       for (int j = 0; j < (KW + SW - 1) / SW; ++j) {
-        const int oh = last_h - i, ow = last_w - j;
-        const int kh = h + PH - oh * SH, kw = w + PW - ow * SW;
-        if (oh < 0 || oh >= OH || ow < 0 || ow >= OW || kh >= KH || kw >= KW) continue;
-        const Index at = ((n * OH + oh) * OW + ow) * C + c;
+        const int oh = top / SH - i, ow = left / SW - j;
+        const bool is_window = oh >= 0 && oh < OH && ow >= 0 && ow < OW;
+        const Index at = is_window ? ((n * OH + oh) * OW + ow) * C + c : c;
         const Vector<unsigned char, W> place = load<W>(places + at);
         float g[W];
         unpack<W>(load<W>(grad + at), g);
 #pragma unroll
-        for (int k = 0; k < W; ++k) sum[k] += place.item[k] == kh * KW + kw ? g[k] : 0.f;
+        for (int a = 0; a < TH * TW; ++a) {
+          const int kh = top % SH + a / TW + i * SH, kw = left % SW + a % TW + j * SW;
+          if (kh >= KH || kw >= KW) continue;
+#pragma unroll
+          for (int k = 0; k < W; ++k) {
+            sum[a][k] += is_window && place.item[k] == kh * KW + kw ? g[k] : 0.f;
+          }
+        }
       }
     }
-    store<W>(result + pixel * C + c, sum);
+#pragma unroll
+    for (int a = 0; a < TH * TW; ++a) {
+      const int h = top + a / TW - PH, w = left + a % TW - PW;
+      if (h < 0 || h >= H || w < 0 || w >= WIDTH) continue;
+      store<W>(result + ((n * H + h) * WIDTH + w) * C + c, sum[a]);
+    }
   }
 }
 )cuda";
+
+// Of the places that a thread of the backward pass computes. More would take too many registers.
+int64_t places_across(int64_t stride) { return stride <= 2 ? stride : 1; }
 
 std::string head(const ColumnPlan& plan, const PoolWindow& window, at::IntArrayRef input,
                  at::IntArrayRef output) {
@@ -110,14 +127,16 @@ std::string head(const ColumnPlan& plan, const PoolWindow& window, at::IntArrayR
          fmt::format(
              "using T = {};\nconstexpr int W = {}, kThreads = {};\n"
              "constexpr int C = {}, H = {}, WIDTH = {}, OH = {}, OW = {};\n"
-             "constexpr int KH = {}, KW = {}, SH = {}, SW = {}, PH = {}, PW = {};\n",
+             "constexpr int KH = {}, KW = {}, SH = {}, SW = {}, PH = {}, PW = {}, TH = {}, TW = "
+             "{};\n",
              kernel_type(plan.type), plan.width, kThreads, plan.columns, input[2], input[3],
              output[2], output[3], window.kernel[0], window.kernel[1], window.stride[0],
-             window.stride[1], window.padding[0], window.padding[1]);
+             window.stride[1], window.padding[0], window.padding[1],
+             places_across(window.stride[0]), places_across(window.stride[1]));
 }
 
 LaunchShape shape_for(int64_t elements, const ColumnPlan& plan, const Launcher& launcher) {
-  const int64_t blocks = (elements / plan.width + kThreads - 1) / kThreads;
+  const int64_t blocks = std::max<int64_t>(1, (elements / plan.width + kThreads - 1) / kThreads);
   return {.grid = {static_cast<unsigned>(
                        std::min<int64_t>(blocks, int64_t{launcher.multiprocessors()} * kBlocks)),
                    1},
@@ -157,7 +176,9 @@ at::Tensor max_pool_backward(const at::Tensor& grad_, const at::Tensor& places,
   const ColumnPlan plan = plan_columns({result, grad});
   const KernelSource kernel{"max_pool_backward",
                             head(plan, window, input_size, grad.sizes()) + kBackward};
-  launcher(kernel, shape_for(result.numel(), plan, launcher), grad.data_ptr(), places.data_ptr(),
+  const int64_t elements =
+      result.numel() / (places_across(window.stride[0]) * places_across(window.stride[1]));
+  launcher(kernel, shape_for(elements, plan, launcher), grad.data_ptr(), places.data_ptr(),
            result.data_ptr(), static_cast<int>(input_size[0]));
   return result;
 }

@@ -10,6 +10,7 @@
 #include "tensorpack/cuda/kernels/bias_relu.h"
 #include "tensorpack/cuda/kernels/column_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
+#include "tensorpack/cuda/kernels/fold_image.h"
 #include "tensorpack/cuda/kernels/kernel_list.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
 #include "tensorpack/cuda/kernels/max_pool.h"
@@ -55,6 +56,21 @@ BatchNormResults run_batch_norm_act(const at::Tensor& input, const MaybeTensor& 
       input,
       [&](const Launcher& launcher) { return batch_norm_act(arguments, counters, launcher); },
       [&] { return batch_norm_act_unfused(arguments); });
+}
+
+at::Tensor run_batch_norm_act_again(const at::Tensor& input, const MaybeTensor& weight,
+                                    const MaybeTensor& bias, const MaybeTensor& residual,
+                                    const at::Tensor& mean, const at::Tensor& invstd, bool relu) {
+  const BatchNormArguments arguments{
+      .input = input, .weight = weight, .bias = bias, .residual = residual, .relu = relu};
+  return choose(
+      input,
+      [&](const Launcher& launcher) {
+        return batch_norm_act_again(arguments, {mean, invstd}, launcher);
+      },
+      [&] {
+        return batch_norm_act_again_unfused(arguments, {mean, invstd});
+      });
 }
 
 BatchNormGradients run_batch_norm_act_backward(const at::Tensor& grad, const MaybeTensor& other,
@@ -121,6 +137,14 @@ CrossEntropyResults run_cross_entropy(const at::Tensor& logits, const at::Tensor
   return choose(
       logits, [&](const Launcher& launcher) { return cross_entropy(arguments, launcher); },
       [&] { return cross_entropy_unfused(arguments); });
+}
+
+at::Tensor run_fold_image(const at::Tensor& image, at::IntArrayRef padding, at::IntArrayRef size,
+                          int64_t channels) {
+  const ImageFold fold{padding.vec(), size.vec(), channels};
+  return choose(
+      image, [&](const Launcher& launcher) { return fold_image(image, fold, launcher); },
+      [&] { return fold_image_unfused(image, fold); });
 }
 
 std::tuple<at::Tensor, at::Tensor> run_max_pool(const at::Tensor& input, at::IntArrayRef kernel,
@@ -205,11 +229,13 @@ bool launches_kernels(const c10::OperatorHandle& op) {
   static const std::set<std::string> names = {
       "adam_",
       "batch_norm_act",
+      "batch_norm_act_again",
       "batch_norm_act_backward",
       "bias_relu",
       "bias_relu_backward",
       "column_sum",
       "cross_entropy",
+      "fold_image",
       "layer_norm",
       "layer_norm_backward",
       "max_pool",
@@ -224,6 +250,9 @@ bool launches_kernels(const c10::OperatorHandle& op) {
 }
 
 c10::OperatorHandle batch_norm_act_operator() { return find("tensorpack::batch_norm_act"); }
+c10::OperatorHandle batch_norm_act_again_operator() {
+  return find("tensorpack::batch_norm_act_again");
+}
 c10::OperatorHandle batch_norm_act_backward_operator() {
   return find("tensorpack::batch_norm_act_backward");
 }
@@ -231,6 +260,11 @@ c10::OperatorHandle bias_relu_operator() { return find("tensorpack::bias_relu");
 c10::OperatorHandle bias_relu_backward_operator() { return find("tensorpack::bias_relu_backward"); }
 c10::OperatorHandle column_sum_operator() { return find("tensorpack::column_sum"); }
 c10::OperatorHandle cross_entropy_operator() { return find("tensorpack::cross_entropy"); }
+c10::OperatorHandle fold_image_operator() { return find("tensorpack::fold_image"); }
+c10::OperatorHandle folded_convolution_operator() { return find("tensorpack::folded_convolution"); }
+c10::OperatorHandle folded_weight_gradient_operator() {
+  return find("tensorpack::folded_weight_gradient");
+}
 c10::OperatorHandle layer_norm_operator() { return find("tensorpack::layer_norm"); }
 c10::OperatorHandle layer_norm_backward_operator() {
   return find("tensorpack::layer_norm_backward");
@@ -246,6 +280,9 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
       "Tensor(b!)? running_var, Tensor? residual, Tensor counters, float momentum, float eps, "
       "bool relu) -> (Tensor, Tensor, Tensor)");
   library.def(
+      "batch_norm_act_again(Tensor input, Tensor? weight, Tensor? bias, Tensor? residual, "
+      "Tensor mean, Tensor invstd, bool relu) -> Tensor");
+  library.def(
       "batch_norm_act_backward(Tensor grad, Tensor? other, Tensor input, Tensor? output, "
       "Tensor? weight, Tensor? bias, Tensor mean, Tensor invstd, Tensor counters, int mask, "
       "bool keep_masked) -> (Tensor, Tensor, Tensor, Tensor)");
@@ -258,6 +295,9 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
   library.def(
       "cross_entropy(Tensor logits, Tensor target, Tensor loss_grad, bool mean, int ignore_index, "
       "ScalarType grad_type) -> (Tensor, Tensor, Tensor)");
+  library.def("fold_image(Tensor image, int[] padding, int[] size, int channels) -> Tensor");
+  library.def("folded_convolution(Tensor folded, Tensor weight) -> Tensor");
+  library.def("folded_weight_gradient(Tensor grad, Tensor folded, Tensor weight) -> Tensor");
   library.def(
       "layer_norm(Tensor input, Tensor? residual, Tensor? weight, Tensor? bias, float eps, "
       "ScalarType type, int[] size) -> (Tensor, Tensor, Tensor, Tensor)");
@@ -277,11 +317,15 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
 
 TORCH_LIBRARY_IMPL(tensorpack, CompositeExplicitAutograd, library) {
   library.impl("batch_norm_act", run_batch_norm_act);
+  library.impl("batch_norm_act_again", run_batch_norm_act_again);
   library.impl("batch_norm_act_backward", run_batch_norm_act_backward);
   library.impl("bias_relu", run_bias_relu);
   library.impl("bias_relu_backward", run_bias_relu_backward);
   library.impl("column_sum", run_column_sum);
   library.impl("cross_entropy", run_cross_entropy);
+  library.impl("fold_image", run_fold_image);
+  library.impl("folded_convolution", folded_convolution);
+  library.impl("folded_weight_gradient", folded_weight_gradient);
   library.impl("layer_norm", run_layer_norm);
   library.impl("layer_norm_backward", run_layer_norm_backward);
   library.impl("max_pool", run_max_pool);

@@ -7,15 +7,19 @@
 
 namespace tensorpack::cuda {
 
-/// True for the operators below and for updates: those that kernels of ours run.
+/// True for those of the operators below that kernels of ours run, and for updates.
 bool launches_kernels(const c10::OperatorHandle& op);
 
 c10::OperatorHandle batch_norm_act_operator();
+c10::OperatorHandle batch_norm_act_again_operator();
 c10::OperatorHandle batch_norm_act_backward_operator();
 c10::OperatorHandle bias_relu_operator();
 c10::OperatorHandle bias_relu_backward_operator();
 c10::OperatorHandle column_sum_operator();
 c10::OperatorHandle cross_entropy_operator();
+c10::OperatorHandle fold_image_operator();
+c10::OperatorHandle folded_convolution_operator();
+c10::OperatorHandle folded_weight_gradient_operator();
 c10::OperatorHandle layer_norm_operator();
 c10::OperatorHandle layer_norm_backward_operator();
 c10::OperatorHandle max_pool_operator();

@@ -165,9 +165,11 @@ Tensors pointwise_sum(const Tensors& inputs, const Tensor& counters, const Formu
                       const Launcher& launcher) {
   Tensors outputs = make_outputs(inputs, formula, layout);
   const PointwisePlan plan = plan_of(inputs, outputs, formula, layout, sum.columns);
-  const ColumnPlan columns{
-      .rows = elements_of(layout) / sum.columns, .columns = sum.columns, .width = plan.width};
-  const LaunchShape shape = columns.shape(launcher.multiprocessors(), kSumBlocks);
+  const ColumnPlan columns{.type = inputs.at(0).scalar_type(),
+                           .rows = elements_of(layout) / sum.columns,
+                           .columns = sum.columns,
+                           .width = plan.width};
+  const LaunchShape shape = columns.shape_of_sums(launcher.multiprocessors(), kSumBlocks);
   const auto options = inputs.at(0).options();
   const Tensor sums = at::empty(sum.sizes, options.dtype(sum.type));
   const Tensor partial = at::empty({shape.grid[1], sum.columns, 2}, options.dtype(at::kFloat));

@@ -13,6 +13,7 @@ void fuse(Trace& trace, const std::vector<std::string>& fetches, const FusionOpt
   if (options.batch_norm || options.bias_relu || options.layer_norm || options.pointwise) {
     make_functional(trace, options.device);
   }
+  if (options.convolutions) fused += fold_images(trace, options.device);
   if (options.batch_norm) fused += fuse_batch_norm(trace, options.device);
   if (options.bias_relu && options.max_pool) fused += pool_before_relu(trace, options.device);
   if (options.bias_relu) fused += fuse_bias_relu(trace, options.device);
@@ -39,7 +40,9 @@ void optimize(Trace& trace, const std::vector<std::string>& fetches, const Fusio
     if (options.updates) feed_updates(trace, options.device);
   }
   if (options.batch_casts) batch_casts(trace, options.device);
-  if (options.side_stream) use_side_stream(trace, options.device);
+  if (options.recompute) recompute(trace, options.device);
+  // What is read there is held longer.
+  if (options.side_stream && !options.recompute) use_side_stream(trace, options.device);
 }
 
 }  // namespace tensorpack::cuda

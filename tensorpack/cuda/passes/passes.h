@@ -22,6 +22,10 @@ void make_functional(Trace& trace, c10::DeviceType device = c10::kCUDA);
 /// Note [Gradients of 16 bits].
 void feed_updates(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
+/// Has convolutions of stride 2 over images of few channels work on folded images; returns into how
+/// many operators. See Note [Folded images].
+int fold_images(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
 /// Fuses batch norm in training, forward and backward, with its surroundings; returns into how many
 /// operators. See Note [Fusing batch norm].
 int fuse_batch_norm(Trace& trace, c10::DeviceType device = c10::kCUDA);
@@ -55,6 +59,10 @@ void expose_biases(Trace& trace, c10::DeviceType device = c10::kCUDA);
 /// Fuses chains of pointwise operators, and sums over the rows of what they make; returns into how
 /// many operators. See Note [Fusing pointwise operators].
 int fuse_pointwise(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
+/// Lets go of what is cheap to make again in the backward pass, as far as that lowers the most that
+/// is held at a time; returns how many values. See Note [Making things again].
+int recompute(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
 /// Has small gradients of weights computed beside the rest of the backward pass. Comes last. See
 /// Note [A side stream].

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tensorpack/dataflow/format/lmdb_pages.h"
 #include "tensorpack/dataflow/format/serialize.h"
 #include "tensorpack/dataflow/rng.h"
 #include "tensorpack/dataflow/value.h"
@@ -155,11 +156,13 @@ struct LmdbRecords::Impl {
     check(mdb_env_info(env.get(), &info), "LMDB", path, "read");
     check(mdb_env_stat(env.get(), &stat), "LMDB", path, "read");
     const fs::path file = fs::is_directory(path) ? path / "data.mdb" : path;
-    const size_t needed = (info.me_last_pgno + 1) * stat.ms_psize;
     const size_t size = fs::file_size(file);
-    TP_CHECK(size >= needed, "LMDB",
-             "'{}' is cut off: it has {} bytes, and its pages take {}. Get the file again.",
-             file.string(), size, needed);
+    if (size >= (info.me_last_pgno + 1) * stat.ms_psize) return;
+    const uint64_t needed = detail::lmdb_bytes_in_use(file);
+    TP_CHECK(
+        size >= needed, "LMDB",
+        "'{}' is cut off: it has {} bytes, and its pages take at least {}. Get the file again.",
+        file.string(), size, needed);
   }
 
   void find_keys() {

@@ -6,20 +6,22 @@
 namespace tensorpack {
 namespace {
 
-Error missing() {
+Error without_hdf5(const std::filesystem::path& path) {
   return make_error("HDF5",
-                    "the library was built without HDF5. Install it (on Debian: "
-                    "libhdf5-dev) and build again.");
+                    "'{}' is out of reach: the library was built without HDF5. Install it (on "
+                    "Debian: libhdf5-dev) and build again.",
+                    path.string());
 }
 
 }  // namespace
 
-std::vector<at::Tensor> read_hdf5(const std::filesystem::path&, const std::vector<std::string>&) {
-  throw missing();
+std::vector<at::Tensor> read_hdf5(const std::filesystem::path& path,
+                                  const std::vector<std::string>&) {
+  throw without_hdf5(path);
 }
 
-int64_t save_hdf5(DataFlow&, const std::filesystem::path&, const std::vector<std::string>&) {
-  throw missing();
+int64_t save_hdf5(DataFlow&, const std::filesystem::path& path, const std::vector<std::string>&) {
+  throw without_hdf5(path);
 }
 
 }  // namespace tensorpack

@@ -6,17 +6,18 @@
 namespace tensorpack {
 namespace {
 
-Error missing() {
+Error without_lmdb(const std::filesystem::path& path) {
   return make_error("LMDB",
-                    "the library was built without LMDB. Install it (on Debian: "
-                    "liblmdb-dev) and build again.");
+                    "'{}' is out of reach: the library was built without LMDB. Install it (on "
+                    "Debian: liblmdb-dev) and build again.",
+                    path.string());
 }
 
 }  // namespace
 
 struct LmdbRecords::Impl {};
 
-LmdbRecords::LmdbRecords(std::filesystem::path, LmdbOptions) { throw missing(); }
+LmdbRecords::LmdbRecords(std::filesystem::path path, LmdbOptions) { throw without_lmdb(path); }
 LmdbRecords::LmdbRecords(LmdbRecords&&) noexcept = default;
 LmdbRecords::~LmdbRecords() = default;
 void LmdbRecords::start(int64_t) {}
@@ -28,6 +29,6 @@ LmdbData::LmdbData(const std::filesystem::path& path, LmdbOptions options)
     : DecodedRecords(LmdbRecords(path, options)) {}
 std::optional<DataPoint> LmdbData::next() { return std::nullopt; }
 
-int64_t save_lmdb(DataFlow&, const std::filesystem::path&) { throw missing(); }
+int64_t save_lmdb(DataFlow&, const std::filesystem::path& path) { throw without_lmdb(path); }
 
 }  // namespace tensorpack

@@ -80,6 +80,7 @@ function update() {
   updateTexts();
   updateGraph();
   updateParameters();
+  updateStages();
   updateFacts('configuration', (data) => [...data.flags.map(([name, value]) => [name, value || 'set']), ...data.configuration]);
   updateFacts('environment', (data) => data.environment);
   updateLog();

@@ -141,6 +141,16 @@ json to_object(const Parameter& parameter) {
           {"trained", parameter.is_trained}};
 }
 
+json to_object(const StageReport& stage) {
+  return {{"name", stage.name},
+          {"threads", stage.threads},
+          {"busy", stage.busy_seconds},
+          {"no_input", stage.upstream_wait_seconds},
+          {"no_room", stage.downstream_wait_seconds},
+          {"queue", stage.queue_depth},
+          {"capacity", stage.capacity}};
+}
+
 json to_object(const Progress& progress) {
   return {{"epoch", progress.epoch}, {"max_epoch", progress.max_epoch},
           {"step", progress.step},   {"steps_per_epoch", progress.steps_per_epoch},
@@ -214,6 +224,7 @@ std::string to_json(const Data& data) {
   const json rest = {{"progress", to_object(data.progress)},
                      {"layers", to_objects(data.layers)},
                      {"parameters", to_objects(data.parameters)},
+                     {"stages", to_objects(data.stages)},
                      {"flags", data.flags},
                      {"configuration", data.configuration},
                      {"environment", data.environment},

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tensorpack/dataflow/stage_report.h"
 #include "tensorpack/monitors/layer_time.h"
 #include "tensorpack/monitors/report/series.h"
 
@@ -92,6 +93,7 @@ struct Data {
   std::map<std::string, History<std::string>> texts = {};
   std::vector<Layer> layers = {};
   std::vector<Parameter> parameters = {};
+  std::vector<StageReport> stages = {};  ///< of the data, its source first
   Facts flags = {};
   Facts configuration = {};
   Facts environment = {};

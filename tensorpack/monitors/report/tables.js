@@ -92,6 +92,32 @@ function parameterHead(column, i) {
   return element('th', {scope: 'col', className: column.isNumber ? 'number' : '', 'aria-sort': sort}, button);
 }
 
+// ---- The stages of the data.
+
+const kStageColumns = [
+  {title: 'Threads', text: (stage) => stage.threads || ''},
+  {title: 'Busy', text: (stage) => formatDuration(stage.busy)},
+  {title: 'Waiting for data', text: (stage) => formatDuration(stage.no_input)},
+  {title: 'Waiting for room', text: (stage) => formatDuration(stage.no_room)},
+  {title: 'Queue', text: (stage) => stage.capacity ? `${stage.queue.toFixed(1)} of ${stage.capacity}` : ''},
+];
+
+function updateStages() {
+  const runs = shownRuns().filter((run) => (run.data.stages || []).length > 0);
+  byId('stages').hidden = runs.length === 0;
+  byId('stage-table').replaceChildren(...runs.map(stageTable));
+}
+
+function stageTable(run) {
+  const head = element('tr', {}, element('th', {scope: 'col'}, 'Stage'), ...kStageColumns.map(
+      (column) => element('th', {scope: 'col', className: 'number'}, column.title)));
+  const rows = run.data.stages.map((stage) => element(
+      'tr', {}, element('th', {scope: 'row'}, stage.name),
+      ...kStageColumns.map((column) => element('td', {className: 'number'}, column.text(stage)))));
+  return element('table', {}, ...(isComparison() ? [element('caption', {}, run.name)] : []),
+                 element('thead', {}, head), element('tbody', {}, ...rows));
+}
+
 // ---- The log.
 
 function updateLog() {

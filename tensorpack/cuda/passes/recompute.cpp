@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Note [Making things again]
+// A training step holds most memory when the backward pass begins: all that the forward pass made
+// for it. Some of that can be made again, bit by bit, of what is held anyway: relu(batch_norm(x))
+// of x and its statistics. So the cheapest such value that is held where most is held, but not used
+// there, is let go after its last use before and made again in front of the next; then the place
+// is looked for anew. A residual that is made again is at hand for the block after it, so that
+// whole chains are. In the end, nothing is made again that did not lower the peak.
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "tensorpack/cuda/kernels/operators.h"
+#include "tensorpack/cuda/passes/passes.h"
+#include "tensorpack/cuda/passes/pointwise_rules.h"
+#include "tensorpack/graph/memory_use.h"
+#include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
+
+namespace tensorpack::cuda {
+namespace {
+
+// Of the peak: what is smaller is not worth a kernel.
+constexpr int64_t kSmallestShare = 1000;
+// Of a value's memory: what it is made of is kept longer for it, if it takes no more.
+constexpr int64_t kLittleShare = 8;
+
+struct Again {
+  ValueId value = kNoValue;
+  int32_t made_at = 0;
+  int32_t before = 0;   // the node in front of which it is made again
+  int64_t bytes = 0;    // that are let go
+  int64_t traffic = 0;  // read and written to make it
+
+  // The less traffic for a byte, the better; else the later, whose residual is then needed first.
+  bool is_better_than(const Again& other) const {
+    const auto cost = static_cast<double>(traffic) / static_cast<double>(bytes);
+    const auto others = static_cast<double>(other.traffic) / static_cast<double>(other.bytes);
+    return cost != others ? cost < others : made_at > other.made_at;
+  }
+};
+
+class Recomputation {
+ public:
+  Recomputation(Trace& trace, c10::DeviceType device) : editor_(trace), device_(device) {}
+
+  // Makes one value again that is held at the peak; false if none can be.
+  bool step(const MemoryUse& memory) {
+    std::optional<Again> best;
+    for (int32_t i = 0; i < memory.peak_position(); ++i) {
+      const Node& node = editor_.node(i);
+      if (!is_cheap(node)) continue;
+      node.for_each_result([&](ValueId id) {
+        if (is_normalized(node) && id != result_at(node, 0)) return;  // its statistics
+        const auto found = look_at(id, i, memory);
+        if (found && (!best || found->is_better_than(*best))) best = found;
+      });
+    }
+    if (!best) return false;
+    make_again(*best);
+    return true;
+  }
+
+ private:
+  static bool is_normalized(const Node& node) { return is_op(node, "tensorpack::batch_norm_act"); }
+
+  bool is_cheap(const Node& node) const {
+    static constexpr std::array kFused = {"tensorpack::bias_relu", "tensorpack::layer_norm",
+                                          "tensorpack::pointwise"};
+    if (is_normalized(node)) {
+      return result_at(node, 1) != kNoValue && result_at(node, 2) != kNoValue;
+    }
+    return std::any_of(kFused.begin(), kFused.end(),
+                       [&](const char* name) { return is_op(node, name); }) ||
+           (node.writes.empty() && as_pointwise(editor_, node, device_).has_value());
+  }
+
+  // If the value may be let go while most is held.
+  std::optional<Again> look_at(ValueId id, int32_t made_at, const MemoryUse& memory) const {
+    const Value& value = editor_.value(id);
+    const int32_t peak = memory.peak_position();
+    const int64_t bytes = memory.bytes(value.storage);
+    if (value.producer != made_at || is_made_again(id) || !editor_.is_private(id) ||
+        value.options.device().type() != device_ || bytes * kSmallestShare < memory.peak() ||
+        !memory.is_held(value.storage, peak)) {
+      return std::nullopt;
+    }
+    const std::vector<int32_t>& readers = editor_.readers(id);
+    const auto next = std::lower_bound(readers.begin(), readers.end(), peak);
+    if (next == readers.end() || *next == peak) return std::nullopt;
+    Again again{.value = id, .made_at = made_at, .before = *next, .bytes = bytes, .traffic = bytes};
+    int64_t kept_for_it = 0;
+    bool is_possible = true;
+    node_again(editor_.node(made_at), id).for_each_argument([&](ValueId argument) {
+      const StorageId storage = editor_.value(argument).storage;
+      again.traffic += std::max<int64_t>(editor_.value(argument).storage_bytes, 0);
+      if (!memory.is_held(storage, *next)) kept_for_it += memory.bytes(storage);
+      is_possible &= !is_written_between(storage, made_at, *next);
+    });
+    if (!is_possible || kept_for_it * kLittleShare > bytes) return std::nullopt;
+    return again;
+  }
+
+  bool is_made_again(ValueId id) const {
+    return std::find(made_again_.begin(), made_again_.end(), id) != made_again_.end();
+  }
+
+  bool is_written_between(StorageId storage, int32_t begin, int32_t end) const {
+    const std::vector<int32_t> writers = editor_.writers(storage);
+    return std::any_of(writers.begin(), writers.end(),
+                       [&](int32_t writer) { return writer > begin && writer < end; });
+  }
+
+  // What makes `id`, without its effects. Its other results are made once more, too.
+  Node node_again(const Node& node, ValueId id) const {
+    if (!is_normalized(node)) return node;
+    constexpr size_t kInput = 0, kWeight = 1, kBias = 2, kResidual = 5, kRelu = 9;
+    std::vector<Argument> arguments;
+    for (size_t i : {kInput, kWeight, kBias, kResidual}) arguments.push_back(node.arguments[i]);
+    arguments.push_back(tensor_argument(result_at(node, 1)));
+    arguments.push_back(tensor_argument(result_at(node, 2)));
+    arguments.push_back(node.arguments[kRelu]);
+    return make_node(editor_.trace(), batch_norm_act_again_operator(), std::move(arguments), {id},
+                     node.scope);
+  }
+
+  void make_again(const Again& again) {
+    Node node = node_again(*editor_.producer(again.value), again.value);
+    ValueId made = kNoValue;
+    for (Result& result : node.results) {
+      for (ValueId& id : result.ids) {
+        if (id == kNoValue) continue;
+        const ValueId once_more = add_value_like(editor_, id);
+        if (id == again.value) made = once_more;
+        id = once_more;
+      }
+    }
+    made_again_.push_back(made);
+    editor_.replace_uses(again.value, made, again.before);
+    editor_.insert(again.before, std::move(node));
+    editor_.commit();
+  }
+
+  TraceEditor editor_;
+  c10::DeviceType device_;
+  std::vector<ValueId> made_again_;
+};
+
+}  // namespace
+
+int recompute(Trace& trace, c10::DeviceType device) {
+  Trace tried = trace;
+  Recomputation recomputation(tried, device);
+  MemoryUse memory(tried);
+  const int64_t before = memory.peak();
+  int64_t least = before;
+  int made = 0, made_for_least = 0;
+  while (recomputation.step(memory)) {
+    ++made;
+    memory = MemoryUse(tried);
+    if (memory.peak() >= least) continue;
+    least = memory.peak();
+    made_for_least = made;
+    trace = tried;
+  }
+  if (made_for_least > 0) {
+    log::info_once("{} results are made again in every step: it holds {} of them, not {}.",
+                   made_for_least, humanize_bytes(static_cast<std::uint64_t>(least)),
+                   humanize_bytes(static_cast<std::uint64_t>(before)));
+  }
+  return made_for_least;
+}
+
+}  // namespace tensorpack::cuda

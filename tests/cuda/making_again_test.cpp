@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is made again takes no memory in between, and nothing else changes.
+#include <gmock/gmock.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "tensorpack/cuda/passes/passes.h"
+#include "tensorpack/graph/memory_use.h"
+#include "tests/cuda/fusion.h"
+
+namespace tensorpack::cuda {
+namespace {
+
+constexpr const char* kAgain = "tensorpack::batch_norm_act_again";
+
+// ---- residual networks
+
+// Larger than the weights, as is usual.
+at::Tensor images() { return at::randn({4, 8, 16, 16}).contiguous(at::MemoryFormat::ChannelsLast); }
+
+// Bottlenecks without their width: convolution, norm and relu twice, the second with a residual.
+class Blocks {
+ public:
+  explicit Blocks(int count) : first_(count), second_(count) {
+    for (int i = 0; i < 2 * count; ++i) {
+      weights_.push_back(at::randn({8, 8, 3, 3}).mul_(0.2).set_requires_grad(true));
+    }
+  }
+
+  Tensors variables() const {
+    Tensors all = weights_;
+    for (const std::vector<Norm>* norms : {&first_, &second_}) {
+      for (const Norm& norm : *norms) {
+        for (const at::Tensor& variable : norm.variables()) all.push_back(variable);
+      }
+    }
+    return all;
+  }
+
+  // A step of training, as it is fused on CUDA.
+  Trace step(const std::vector<std::string>& fetches, bool residual,
+             const FusionOptions& options = {.side_stream = false, .device = at::kCPU}) const {
+    Trace trace = trace_of({images()}, variables(), [&](const Tensors& in) -> NamedTensors {
+      at::Tensor y = in[0] * 2;
+      at::Tensor middle;
+      for (size_t i = 0; i < first_.size(); ++i) {
+        middle = at::relu(first_[i](convolution(y, weights_[2 * i])));
+        const at::Tensor last = second_[i](convolution(middle, weights_[2 * i + 1]));
+        y = residual ? at::relu(last + y) : at::relu(last);
+      }
+      const at::Tensor cost = y.square().sum();
+      const auto gradients = torch::autograd::grad({cost}, weights_);
+      const at::NoGradGuard no_grad;
+      for (size_t i = 0; i < weights_.size(); ++i) weights_[i].sub_(gradients[i], 1e-4);
+      return {{"cost", cost}, {"middle", middle}};
+    });
+    cuda::optimize(trace, fetches, options);
+    return trace;
+  }
+
+ private:
+  static at::Tensor convolution(const at::Tensor& x, const at::Tensor& w) {
+    return at::conv2d(x, w, {}, 1, 1).contiguous(at::MemoryFormat::ChannelsLast);
+  }
+
+  std::vector<Norm> first_, second_;
+  Tensors weights_;
+};
+
+TEST(RecomputeTest, NormalisedImagesAreMadeAgainForTheGradientsThatReadThem) {
+  const Blocks blocks(3);
+  Trace trace = blocks.step({"cost"}, /*residual=*/false);
+  const int64_t before = MemoryUse(trace).peak();
+  EXPECT_GT(recompute(trace, at::kCPU), 0);
+  EXPECT_GE(count(trace, kAgain), 3);
+  EXPECT_EQ(count(trace, "tensorpack::batch_norm_act"), 6);  // statistics are found once
+  EXPECT_LT(MemoryUse(trace).peak(), before);
+}
+
+TEST(RecomputeTest, TheStepIsTheSame) {
+  for (const bool residual : {false, true}) {
+    const Blocks blocks(3);
+    const at::Tensor batch = images();
+    Trace trace = blocks.step({"cost"}, residual);
+    const Tensors expected = outcome_of(trace, {batch}, blocks.variables());
+    ASSERT_GT(recompute(trace, at::kCPU), 0);
+    cuda::expect_close(expected, outcome_of(trace, {batch}, blocks.variables()));
+  }
+}
+
+TEST(RecomputeTest, AChainOfResidualsIsMadeAgainOneOfTheOther) {
+  const Blocks blocks(6);
+  Trace with = blocks.step({"cost"}, /*residual=*/true);
+  const int64_t before = MemoryUse(with).peak();
+  recompute(with, at::kCPU);
+  int64_t residuals = 0;
+  for (const Node& node : with.nodes) {
+    if (node.op_name() == kAgain && !node.arguments[3].ids.empty()) ++residuals;
+  }
+  EXPECT_GE(residuals, 2);
+  EXPECT_LT(MemoryUse(with).peak(), 0.8 * static_cast<double>(before));
+}
+
+TEST(RecomputeTest, WhatIsFetchedIsKept) {
+  const Blocks blocks(2);
+  Trace trace = blocks.step({"cost", "middle"}, /*residual=*/false);
+  recompute(trace, at::kCPU);
+  const Value& middle = trace.values[trace.outputs.at("middle")];
+  EXPECT_EQ(trace.nodes[middle.producer].op_name(), "tensorpack::batch_norm_act");
+}
+
+TEST(RecomputeTest, ASecondTimeGainsNothing) {
+  const Blocks blocks(3);
+  Trace trace = blocks.step({"cost"}, /*residual=*/true);
+  recompute(trace, at::kCPU);
+  const int64_t once = MemoryUse(trace).peak();
+  recompute(trace, at::kCPU);
+  EXPECT_EQ(MemoryUse(trace).peak(), once);
+}
+
+TEST(RecomputeTest, NothingIsHeldForASideStream) {
+  const Blocks blocks(3);
+  for (const bool again : {false, true}) {
+    const Trace trace = blocks.step({"cost"}, true, {.recompute = again, .device = at::kCPU});
+    EXPECT_EQ(count(trace, "tensorpack::join_side_stream") > 0, !again);
+  }
+}
+
+// ---- what may be made again
+
+// a is held for the end, while three of its size are held for something else.
+Trace with_a_peak(const std::function<at::Tensor(const at::Tensor&)>& make,
+                  const std::function<void(const at::Tensor&)>& in_between = {}) {
+  return trace_of({at::rand({1 << 10})}, {}, [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor x = at::softmax(in[0], 0);
+    const at::Tensor a = make(x);
+    const at::Tensor early = a.sum();
+    if (in_between) in_between(x);
+    const at::Tensor b = at::cumsum(in[0], 0), c = at::cumsum(b, 0), d = at::cumsum(c, 0);
+    const at::Tensor sum = at::stack({b, c, d}).sum();
+    return {{"y", at::dot(a, x) + early + sum}};
+  });
+}
+
+TEST(RecomputeTest, PointwiseOperatorsGiveTheSameBits) {
+  Trace trace = with_a_peak([](const at::Tensor& x) { return at::relu(x); });
+  const Tensors batch = {at::rand({1 << 10})};
+  const at::Tensor expected = run(trace, batch, "y");
+  EXPECT_EQ(recompute(trace, at::kCPU), 1);
+  EXPECT_EQ(count(trace, "aten::relu"), 2);
+  EXPECT_TRUE(at::equal(run(trace, batch, "y"), expected));
+}
+
+TEST(RecomputeTest, SoDoFusedOnes) {
+  Trace trace = with_a_peak([](const at::Tensor& x) { return at::relu(x * 0.5).tanh(); });
+  const Tensors batch = {at::rand({1 << 10})};
+  fuse_pointwise(trace, at::kCPU);
+  const int64_t before = count(trace, "tensorpack::pointwise");
+  const at::Tensor expected = run(trace, batch, "y");
+  EXPECT_EQ(recompute(trace, at::kCPU), 1);
+  EXPECT_EQ(count(trace, "tensorpack::pointwise"), before + 1);
+  EXPECT_TRUE(at::equal(run(trace, batch, "y"), expected));
+}
+
+TEST(RecomputeTest, ExpensiveOperatorsAreNotRunAgain) {
+  Trace trace = with_a_peak([](const at::Tensor& x) { return at::cumsum(x, 0); });
+  const std::vector<std::string> before = operators(trace);
+  EXPECT_EQ(recompute(trace, at::kCPU), 0);
+  EXPECT_EQ(operators(trace), before);
+}
+
+TEST(RecomputeTest, NorAreThoseWhoseInputsWereOverwritten) {
+  Trace trace = with_a_peak([](const at::Tensor& x) { return at::relu(x); },
+                            [](const at::Tensor& x) { at::Tensor(x).mul_(2); });
+  const std::vector<std::string> before = operators(trace);
+  EXPECT_EQ(recompute(trace, at::kCPU), 0);
+  EXPECT_EQ(operators(trace), before);
+}
+
+TEST(RecomputeTest, NorWhatWouldKeepItsInputsInItsPlace) {
+  Trace trace = with_a_peak([](const at::Tensor& x) { return at::relu(at::cumsum(x, 0)); });
+  EXPECT_EQ(recompute(trace, at::kCPU), 0);
+}
+
+TEST(RecomputeTest, IsOffUnlessAskedFor) {
+  const auto relus = [](const FusionOptions& options) {
+    Trace trace = with_a_peak([](const at::Tensor& x) { return at::relu(x); });
+    cuda::optimize(trace, {"y"}, options);
+    return count(trace, "aten::relu");
+  };
+  EXPECT_EQ(relus({.pointwise = false, .device = at::kCPU}), 1);
+  EXPECT_EQ(relus({.pointwise = false, .recompute = true, .device = at::kCPU}), 2);
+}
+
+}  // namespace
+}  // namespace tensorpack::cuda
