@@ -9,9 +9,9 @@
 // launch, which must not be captured: the program's first run sees to that.
 //
 // Note [Kernels that overlap]
-// On devices of compute capability 9 a kernel that waits itself for the one before it may be launched
-// while that one ends: its blocks are then there when they may begin. In a captured graph that
-// becomes an edge of the same kind.
+// On devices of compute capability 9 a kernel that waits itself for the one before it may be
+// launched while that one ends: its blocks are then there when they may begin. In a captured graph
+// that becomes an edge of the same kind.
 #pragma once
 
 #include <array>

@@ -25,6 +25,28 @@ at::Tensor partial_sums(const ColumnPlan& plan, const LaunchShape& shape, const 
   return at::empty({shape.grid[1], plan.columns, 2}, like.options().dtype(at::kFloat));
 }
 
+// The pass that normalizes, adds the residual and makes relu of it.
+struct Apply {
+  explicit Apply(const BatchNormArguments& a)
+      : residual(is_given(a.residual) ? laid_out_like(a.input, *a.residual) : at::Tensor()),
+        y(at::empty_strided(a.input.sizes(), a.input.strides(), a.input.options())),
+        plan(plan_columns({a.input, y, residual.defined() ? residual : y})),
+        kernel(batch_norm_apply(plan, residual.defined(), a.relu)) {}
+
+  void launch(const BatchNormArguments& a, const BatchNormStatistics& statistics,
+              const Launcher& launcher) const {
+    launcher(kernel, plan.shape(launcher.multiprocessors(), kBlocks), data_of<void>(a.input),
+             data_of<void>(residual), data_of<void>(y), static_cast<long long>(plan.rows),
+             static_cast<int>(plan.columns), data_of<float>(statistics.mean),
+             data_of<float>(statistics.invstd), data_of<float>(a.weight), data_of<float>(a.bias));
+  }
+
+  at::Tensor residual;
+  at::Tensor y;
+  ColumnPlan plan;
+  KernelSource kernel;
+};
+
 at::Tensor per_channel(const at::Tensor& values, const at::Tensor& input) {
   return input.dim() == 4 ? values.view({1, -1, 1, 1}) : values;
 }
@@ -43,30 +65,22 @@ at::Tensor normalized(const at::Tensor& input, const BatchNormStatistics& statis
 
 BatchNormResults batch_norm_act(const BatchNormArguments& a, const at::Tensor& counters,
                                 const Launcher& launcher) {
-  const bool adds = is_given(a.residual);
-  const at::Tensor residual = adds ? laid_out_like(a.input, *a.residual) : at::Tensor();
-  const at::Tensor y = at::empty_strided(a.input.sizes(), a.input.strides(), a.input.options());
   const auto floats = a.input.options().dtype(at::kFloat);
   const at::Tensor mean = at::empty({a.input.size(1)}, floats);
   const at::Tensor invstd = at::empty({a.input.size(1)}, floats);
-
-  const ColumnPlan plan = plan_columns({a.input, y, adds ? residual : y});
-  const KernelSource statistics = batch_norm_statistics(plan);
-  const KernelSource apply = batch_norm_apply(plan, adds, a.relu);
+  const Apply apply(a);
+  const KernelSource statistics = batch_norm_statistics(apply.plan);
   launcher.prepare(statistics);
-  launcher.prepare(apply);
-  const LaunchShape sums = plan.shape_of_sums(launcher.multiprocessors(), kBlocks);
-  const at::Tensor partial = partial_sums(plan, sums, a.input);
-  const auto columns = static_cast<int>(plan.columns);
-  launcher(statistics, sums, data_of<void>(a.input), static_cast<long long>(plan.rows), columns,
-           data_of<float>(mean), data_of<float>(invstd), data_of<float>(a.running_mean),
-           data_of<float>(a.running_var), static_cast<float>(a.momentum),
-           static_cast<float>(a.epsilon), data_of<void>(partial), data_of<void>(counters));
-  launcher(apply, plan.shape(launcher.multiprocessors(), kBlocks), data_of<void>(a.input),
-           data_of<void>(residual), data_of<void>(y), static_cast<long long>(plan.rows), columns,
-           data_of<float>(mean), data_of<float>(invstd), data_of<float>(a.weight),
-           data_of<float>(a.bias));
-  return {y, mean, invstd};
+  launcher.prepare(apply.kernel);
+  const LaunchShape sums = apply.plan.shape_of_sums(launcher.multiprocessors(), kBlocks);
+  const at::Tensor partial = partial_sums(apply.plan, sums, a.input);
+  launcher(statistics, sums, data_of<void>(a.input), static_cast<long long>(apply.plan.rows),
+           static_cast<int>(apply.plan.columns), data_of<float>(mean), data_of<float>(invstd),
+           data_of<float>(a.running_mean), data_of<float>(a.running_var),
+           static_cast<float>(a.momentum), static_cast<float>(a.epsilon), data_of<void>(partial),
+           data_of<void>(counters));
+  apply.launch(a, {mean, invstd}, launcher);
+  return {apply.y, mean, invstd};
 }
 
 BatchNormGradients batch_norm_act_backward(const BatchNormBackwardArguments& a,
@@ -114,17 +128,10 @@ BatchNormGradients batch_norm_act_backward(const BatchNormBackwardArguments& a,
 
 at::Tensor batch_norm_act_again(const BatchNormArguments& a, const BatchNormStatistics& statistics,
                                 const Launcher& launcher) {
-  const bool adds = is_given(a.residual);
-  const at::Tensor residual = adds ? laid_out_like(a.input, *a.residual) : at::Tensor();
-  const at::Tensor y = at::empty_strided(a.input.sizes(), a.input.strides(), a.input.options());
-  const ColumnPlan plan = plan_columns({a.input, y, adds ? residual : y});
-  const KernelSource apply = batch_norm_apply(plan, adds, a.relu);
-  launcher.prepare(apply);
-  launcher(apply, plan.shape(launcher.multiprocessors(), kBlocks), data_of<void>(a.input),
-           data_of<void>(residual), data_of<void>(y), static_cast<long long>(plan.rows),
-           static_cast<int>(plan.columns), data_of<float>(statistics.mean),
-           data_of<float>(statistics.invstd), data_of<float>(a.weight), data_of<float>(a.bias));
-  return y;
+  const Apply apply(a);
+  launcher.prepare(apply.kernel);
+  apply.launch(a, statistics, launcher);
+  return apply.y;
 }
 
 BatchNormResults batch_norm_act_unfused(const BatchNormArguments& a) {

@@ -7,8 +7,8 @@
 namespace tensorpack::cuda {
 namespace {
 
-// See Note [Kernels that overlap]. The result of a kernel of sums is what the next one begins with, so
-// that this one's blocks may take the places of those that are done.
+// See Note [Kernels that overlap]. The result of a kernel of sums is what the next one begins with,
+// so that this one's blocks may take the places of those that are done.
 constexpr const char* kOverlap = R"cuda(
 __device__ __forceinline__ void wait_for_kernel_before() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
