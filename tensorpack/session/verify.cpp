@@ -284,7 +284,7 @@ class Verification {
     }();
     Outcome program;
     for (size_t i = 0; i < names.size(); ++i) program.outputs.emplace(names[i], values[i]);
-    const Suspects found = compare(function, program, {});
+    const Suspects found = differences(function, program, {}, op_.device());
     guard_.restore();
     return found.empty() ? "" : describe(found[0]);
   }
