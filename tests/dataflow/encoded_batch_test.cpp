@@ -6,9 +6,11 @@
 #include "tensorpack/dataflow/from_list.h"
 #include "tensorpack/dataflow/image/detail/packed_images.h"
 #include "tensorpack/dataflow/image/detail/plain_jpeg.h"
+#include "tensorpack/dataflow/image/image_batch.h"
 #include "tensorpack/dataflow/map.h"
 #include "tensorpack/dataflow/value.h"
 #include "tests/dataflow/jpeg_writer.h"
+#include "tests/support/dataflow_contract.h"
 #include "tests/support/throws.h"
 
 namespace tensorpack::test {
@@ -68,6 +70,14 @@ FromList images(const std::vector<std::string>& encoded) {
 }
 
 const ImageBatchOptions kSmall{.size = {.height = 8, .width = 12}, .mirror = 0.5, .seed = 3};
+
+TEST(EncodedBatchTest, BothKindsOfBatchesKeepTheContractOfStages) {
+  const std::vector<std::string> seven(7, encode_jpeg(picture(20, 30)));
+  ImageBatchOptions options = kSmall;
+  options.threads = 2;
+  expect_keeps_the_contract([&] { return images(seven) | encoded_batch(3, options); });
+  expect_keeps_the_contract([&] { return images(seven) | image_batch(3, options); });
+}
 
 TEST(EncodedBatchTest, KeepsPlainJpegsAndDecodesTheRest) {
   const std::string plain = encode_jpeg(picture(40, 60));
