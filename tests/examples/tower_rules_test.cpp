@@ -92,6 +92,19 @@ void train_what_is_no_variable() {
   train([&](const at::Tensor& x, const at::Tensor& y) { return linear_cost(x * a * b, y); });
 }
 
+// As torch::optim does it.
+void train_beside_the_graph() {
+  const std::vector<at::Tensor> parameters = {at::ones({2}).requires_grad_(),
+                                              at::ones({2}).requires_grad_()};
+  train(with([&](const at::Tensor& x) {
+    (x * parameters[0] * parameters[1]).sum().backward();
+    for (const at::Tensor& parameter : parameters) {
+      parameter.data().sub_(parameter.grad(), 0.1);
+      parameter.mutable_grad().reset();
+    }
+  }));
+}
+
 void name_by_tower() {
   SyncMultiGPUTrainerParameterServer trainer(Devices::cpu(2));
   trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), with([](const at::Tensor&) {
@@ -179,6 +192,7 @@ TEST(TowerRulesTest, WhoBreaksARuleIsToldWhatTheTutorialSays) {
       {"State that towers must not share", share_a_towers_variable},
       {"Only what gradients train is trainable", predict_with_a_local_variable},
       {"Everything that requires gradients", train_what_is_no_variable},
+      {"Variables are trained by optimizers", train_beside_the_graph},
       {"Names follow from scopes", name_by_tower},
       {"A tower is opened outside", open_a_tower_in_a_scope},
       {"A name is used once", use_a_name_twice},
