@@ -37,6 +37,7 @@ at::Tensor copy_rows(const at::Tensor& tensor, const std::vector<int64_t>& numbe
   std::vector<int64_t> shape = all.sizes().vec();
   shape[0] = count;
   at::Tensor rows = at::empty(shape, all.options());
+  if (rows.numel() == 0) return rows;
   const size_t bytes = rows.nbytes() / numbers.size();
   const auto* from = static_cast<const std::byte*>(all.data_ptr());
   auto* to = static_cast<std::byte*>(rows.data_ptr());
