@@ -12,9 +12,8 @@ constexpr const char* kWhere = "fused kernels";
 
 std::vector<std::string> places_of_nvrtc() {
   std::vector<std::string> places = places_of("nvrtc");
-  // It depends on the right NVRTC, and knows where that is.
-  const std::string stub = beside_libtorch("libcaffe2_nvrtc.so");
-  if (!stub.empty()) places.insert(places.begin() + 3, stub);
+  // A library of libtorch's that depends on the right NVRTC, and knows where that is.
+  places.push_back(beside_libtorch("libcaffe2_nvrtc.so"));
   return places;
 }
 

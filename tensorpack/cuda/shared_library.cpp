@@ -46,9 +46,6 @@ std::vector<std::string> places_of(const std::string& name) {
   return places;
 }
 
-std::string beside_libtorch(const std::string& file) {
-  const std::filesystem::path torch = libtorch_folder();
-  return torch.empty() ? std::string() : (torch / file).string();
-}
+std::string beside_libtorch(const std::string& file) { return (libtorch_folder() / file).string(); }
 
 }  // namespace tensorpack::cuda

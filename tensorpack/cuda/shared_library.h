@@ -33,7 +33,7 @@ class SharedLibrary {
 /// the wheels beside libtorch's, which the loader does not search.
 std::vector<std::string> places_of(const std::string& name);
 
-/// The path of a library that lies beside libtorch itself; empty if libtorch is not found.
+/// The path of a library that lies beside libtorch itself.
 std::string beside_libtorch(const std::string& file);
 
 }  // namespace tensorpack::cuda
