@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <map>
 
+#include "tensorpack/dataflow/detail/batch_count.h"
 #include "tensorpack/dataflow/detail/collate.h"
 #include "tensorpack/dataflow/detail/padding.h"
 #include "tensorpack/dataflow/detail/row_source.h"
@@ -23,12 +23,7 @@ class Batch final : public DataFlow, public detail::ThreadedStage {
         rows_(detail::row_source_of(*flow_)),
         size_(size),
         options_(options) {
-    const auto points = flow_->size();
-    TP_CHECK(
-        options_.remainder || !points || *points >= size_, "batch",
-        "a pass has {} datapoints, too few for one batch of {}. Choose a smaller batch, or keep "
-        "short batches with {{.remainder = true}}.",
-        *points, size_);
+    count_.check(flow_->size(), "batch");
   }
 
   void start(int64_t pass) override {
@@ -52,17 +47,12 @@ class Batch final : public DataFlow, public detail::ThreadedStage {
   }
 
   int64_t skip(int64_t count) override {
-    constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-    const int64_t skipped = flow_->skip(count > kMax / size_ ? kMax : count * size_);
+    const int64_t skipped = flow_->skip(count_.points_of(count));
     read_ += skipped;
-    return batches_of(skipped);
+    return count_.batches_of(skipped);
   }
 
-  std::optional<int64_t> size() const override {
-    const auto points = flow_->size();
-    if (!points) return std::nullopt;
-    return batches_of(*points);
-  }
+  std::optional<int64_t> size() const override { return count_.batches_of(flow_->size()); }
 
   detail::StatsPtr stats() const override { return stats_; }
 
@@ -117,14 +107,11 @@ class Batch final : public DataFlow, public detail::ThreadedStage {
     }
   }
 
-  int64_t batches_of(int64_t points) const {
-    return points / size_ + (options_.remainder && points % size_ > 0 ? 1 : 0);
-  }
-
   DataFlowPtr flow_;
   detail::RowSource* rows_;  // the flow, if it has rows
   int64_t size_;
   BatchOptions options_;
+  detail::BatchCount count_{.size = size_, .remainder = options_.remainder};
   int64_t read_ = 0;  // datapoints of the pass
   detail::StatsPtr stats_ = std::make_shared<StageStats>("Batch", 0, 0);
 };

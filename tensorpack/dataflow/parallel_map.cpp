@@ -3,11 +3,11 @@
 
 #include <torch/types.h>
 
-#include <limits>
 #include <map>
 #include <mutex>
 
 #include "tensorpack/dataflow/batch.h"
+#include "tensorpack/dataflow/detail/batch_count.h"
 #include "tensorpack/dataflow/detail/collate.h"
 #include "tensorpack/dataflow/detail/map_runner.h"
 #include "tensorpack/dataflow/detail/work_ahead.h"
@@ -135,11 +135,7 @@ class MapAndBatch final : public DataFlow, public detail::ThreadedStage {
               };
             },
             /*keeps_all=*/true, options, detail::stats_for(options)) {
-    const auto points = rows_.size();
-    TP_CHECK(remainder_ || !points || *points >= size_, name_,
-             "a pass has {} datapoints, too few for one batch of {}. Choose a smaller batch, or "
-             "keep short batches with {{.remainder = true}}.",
-             *points, size_);
+    count_.check(rows_.size(), name_);
   }
 
   void start(int64_t pass) override {
@@ -159,21 +155,15 @@ class MapAndBatch final : public DataFlow, public detail::ThreadedStage {
 
   int64_t skip(int64_t count) override {
     finish_failed_batch();
-    constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
     const int64_t first = row_;
-    const int64_t rows = count > kMax / size_ ? kMax : count * size_;
-    row_ += rows_.skip(rows);
-    const int64_t skipped = batches_in(row_ - first);
+    row_ += rows_.skip(count_.points_of(count));
+    const int64_t skipped = count_.batches_of(row_ - first);
     for (int64_t batch = first / size_; batch * size_ < row_; ++batch) batches_->forget(batch);
     row_ = (row_ + size_ - 1) / size_ * size_;
     return skipped;
   }
 
-  std::optional<int64_t> size() const override {
-    const auto points = rows_.size();
-    if (!points) return std::nullopt;
-    return batches_in(*points);
-  }
+  std::optional<int64_t> size() const override { return count_.batches_of(rows_.size()); }
 
   detail::StatsPtr stats() const override { return rows_.stats(); }
 
@@ -210,12 +200,9 @@ class MapAndBatch final : public DataFlow, public detail::ThreadedStage {
     return std::nullopt;
   }
 
-  int64_t batches_in(int64_t points) const {
-    return points / size_ + (remainder_ && points % size_ > 0 ? 1 : 0);
-  }
-
   int64_t size_;
   bool remainder_;
+  detail::BatchCount count_{.size = size_, .remainder = remainder_};
   std::optional<FilledComponent> filled_;
   std::string name_;
   std::shared_ptr<BatchesInWork> batches_ = std::make_shared<BatchesInWork>(size_, filled_);

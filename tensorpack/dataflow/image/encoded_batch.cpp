@@ -4,8 +4,8 @@
 #include <ATen/EmptyTensor.h>
 
 #include <cstring>
-#include <limits>
 
+#include "tensorpack/dataflow/detail/batch_count.h"
 #include "tensorpack/dataflow/detail/collate.h"
 #include "tensorpack/dataflow/image/detail/image_file.h"
 #include "tensorpack/dataflow/image/detail/packed_images.h"
@@ -83,20 +83,16 @@ at::Tensor joined(const std::vector<at::Tensor>& parts) {
 class JoinedBatch final : public DataFlow, public detail::ThreadedStage {
  public:
   JoinedBatch(DataFlowPtr flow, int64_t size, bool remainder)
-      : flow_(std::move(flow)), size_(size), remainder_(remainder) {
-    const auto points = flow_->size();
-    TP_CHECK(remainder_ || !points || *points >= size_, kName,
-             "a pass has {} datapoints, too few for one batch of {}. Choose a smaller batch, or "
-             "keep short batches with {{.remainder = true}}.",
-             *points, size_);
+      : flow_(std::move(flow)), count_{.size = size, .remainder = remainder} {
+    count_.check(flow_->size(), kName);
   }
 
   void start(int64_t pass) override { flow_->start(pass); }
 
   std::optional<DataPoint> next() override {
     std::vector<at::Tensor> firsts;
-    detail::Collator others(size_);
-    while (others.rows() < size_) {
+    detail::Collator others(count_.size);
+    while (others.rows() < count_.size) {
       auto point = flow_->next();
       if (!point) break;
       firsts.push_back(std::move(point->front()));
@@ -104,7 +100,7 @@ class JoinedBatch final : public DataFlow, public detail::ThreadedStage {
       others.add(*point);
     }
     if (firsts.empty()) return std::nullopt;
-    if (others.rows() < size_ && !remainder_) {
+    if (others.rows() < count_.size && !count_.remainder) {
       stats_->left_out += others.rows();
       return std::nullopt;
     }
@@ -114,26 +110,16 @@ class JoinedBatch final : public DataFlow, public detail::ThreadedStage {
   }
 
   int64_t skip(int64_t count) override {
-    constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-    return batches_of(flow_->skip(count > kMax / size_ ? kMax : count * size_));
+    return count_.batches_of(flow_->skip(count_.points_of(count)));
   }
 
-  std::optional<int64_t> size() const override {
-    const auto points = flow_->size();
-    if (!points) return std::nullopt;
-    return batches_of(*points);
-  }
+  std::optional<int64_t> size() const override { return count_.batches_of(flow_->size()); }
 
   detail::StatsPtr stats() const override { return stats_; }
 
  private:
-  int64_t batches_of(int64_t points) const {
-    return points / size_ + (remainder_ && points % size_ > 0 ? 1 : 0);
-  }
-
   DataFlowPtr flow_;
-  int64_t size_;
-  bool remainder_;
+  detail::BatchCount count_;
   detail::StatsPtr stats_ = std::make_shared<StageStats>("join_batch", 0, 0);
 };
 
