@@ -7,21 +7,6 @@
 namespace tensorpack::cuda {
 namespace {
 
-// See Note [Kernels that overlap]. The result of a kernel of sums is what the next one begins with,
-// so that this one's blocks may take the places of those that are done.
-constexpr const char* kOverlap = R"cuda(
-__device__ __forceinline__ void wait_for_kernel_before() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ void let_next_kernel_start() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-)cuda";
-
 constexpr const char* kNormal = R"cuda(
 // y = (x - mean) * factor + offset, of W columns.
 struct Normal {
@@ -44,8 +29,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2)
 batch_norm_statistics(const T* __restrict__ x, long long R, int C, float* mean, float* invstd,
                       float* running_mean, float* running_var, float momentum, float epsilon,
                       float2* partial, unsigned* counter) {
-  wait_for_kernel_before();
-  let_next_kernel_start();
   const int c = first_column();
   float s[W] = {}, q[W] = {}, about[W] = {};
   if (c < C) {
@@ -86,11 +69,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2)
 batch_norm_apply(const T* __restrict__ x, const T* __restrict__ residual, T* __restrict__ y,
                  long long R, int C, const float* mean, const float* invstd, const float* weight,
                  const float* bias) {
-  wait_for_kernel_before();
   const int c = first_column();
   if (c >= C) return;
   const Normal normal(c, mean, invstd, weight, bias);
-  for_rows(R, [&](long long r) {
+  for_rows<kFromTheEnd>(R, [&](long long r) {
     Row row;
     row.x = load<W>(x + r * C + c);
     if constexpr (kResidual) row.residual = load<W>(residual + r * C + c);
@@ -122,8 +104,6 @@ batch_norm_backward_sums(const T* __restrict__ x, const T* __restrict__ grad,
                          const float* invstd, const float* weight, const float* bias,
                          float* weight_grad, float* bias_grad, float2* partial,
                          unsigned* counter) {
-  wait_for_kernel_before();
-  let_next_kernel_start();
   const int c = first_column();
   float s[W] = {}, q[W] = {};
   if (c < C) {
@@ -170,7 +150,6 @@ batch_norm_backward_result(const T* __restrict__ x, const T* __restrict__ grad,
                            T* __restrict__ result, long long R, int C, const float* mean,
                            const float* invstd, const float* weight, const float* bias,
                            const float* weight_grad, const float* bias_grad) {
-  wait_for_kernel_before();
   const int c = first_column();
   if (c >= C) return;
   const Normal normal(c, mean, invstd, weight, bias);
@@ -180,7 +159,7 @@ batch_norm_backward_result(const T* __restrict__ x, const T* __restrict__ grad,
     slope[i] = weight_grad[c + i] * invstd[c + i] / (float)R;
     level[i] = bias_grad[c + i] / (float)R;
   }
-  for_rows(R, [&](long long r) {
+  for_rows<kFromTheEnd>(R, [&](long long r) {
     Row row;
     row.x = load<W>(x + r * C + c);
     row.grad = load<W>(grad + r * C + c);
@@ -201,9 +180,8 @@ batch_norm_backward_result(const T* __restrict__ x, const T* __restrict__ grad,
 
 // What the kernels of one tensor have in common.
 std::string head(const ColumnPlan& plan, int unroll) {
-  return prelude() + kOverlap +
-         fmt::format("using T = {};\nconstexpr int W = {}, U = {}, kThreads = {};\n",
-                     kernel_type(plan.type), plan.width, unroll, ColumnPlan::kThreads);
+  return prelude() + fmt::format("using T = {};\nconstexpr int W = {}, U = {}, kThreads = {};\n",
+                                 kernel_type(plan.type), plan.width, unroll, ColumnPlan::kThreads);
 }
 
 // Rows that a thread has in flight, as measured on an H200 over the shapes of ResNet-50; more take
@@ -224,16 +202,14 @@ std::string mask_constants(ReluMask mask) {
 
 KernelSource batch_norm_statistics(const ColumnPlan& plan) {
   return {"batch_norm_statistics",
-          head(plan, kUnrollOfStatistics) + column_sums() + column_rows() + kStatistics,
-          /*overlaps=*/true};
+          head(plan, kUnrollOfStatistics) + column_sums() + column_rows() + kStatistics};
 }
 
 KernelSource batch_norm_apply(const ColumnPlan& plan, bool residual, bool relu) {
   return {"batch_norm_apply",
           head(plan, kUnroll) +
               fmt::format("constexpr bool kResidual = {}, kRelu = {};\n", residual, relu) +
-              column_rows() + kNormal + kApply,
-          /*overlaps=*/true};
+              column_rows() + kNormal + kApply};
 }
 
 KernelSource batch_norm_backward_sums(const ColumnPlan& plan, ReluMask mask, bool other,
@@ -241,14 +217,12 @@ KernelSource batch_norm_backward_sums(const ColumnPlan& plan, ReluMask mask, boo
   return {"batch_norm_backward_sums",
           head(plan, unroll_of_sums(plan)) + mask_constants(mask) +
               fmt::format("constexpr bool kOther = {}, kStore = {};\n", other, store) +
-              column_sums() + column_rows() + kNormal + kBackwardSums,
-          /*overlaps=*/true};
+              column_sums() + column_rows() + kNormal + kBackwardSums};
 }
 
 KernelSource batch_norm_backward_result(const ColumnPlan& plan, ReluMask mask) {
   return {"batch_norm_backward_result",
-          head(plan, kUnroll) + mask_constants(mask) + column_rows() + kNormal + kBackwardResult,
-          /*overlaps=*/true};
+          head(plan, kUnroll) + mask_constants(mask) + column_rows() + kNormal + kBackwardResult};
 }
 
 }  // namespace tensorpack::cuda
