@@ -95,10 +95,12 @@ void expect_batch_norm_as_unfused(const BatchNormCase& of, const Launcher& launc
   constexpr double kFloats = 2e-5;
   for (const auto& [affine, residual, relu] : std::vector<std::tuple<bool, bool, bool>>{
            {true, false, false}, {true, false, true}, {true, true, true}, {false, true, false}}) {
-    const BatchNormArguments a = forward_of(d, affine, residual, relu);
+    BatchNormArguments a = forward_of(d, affine, residual, relu);
+    a.keep_bits = relu && has_relu_bits(of.type, of.sizes[1]);
     const BatchNormArguments reference = in_float(a);
-    const auto [y, mean, invstd] = batch_norm_act(a, counters, launcher);
-    const auto [y0, mean0, invstd0] = batch_norm_act_unfused(reference);
+    const auto [y, mean, invstd, bits] = batch_norm_act(a, counters, launcher);
+    const auto [y0, mean0, invstd0, bits0] = batch_norm_act_unfused(reference);
+    EXPECT_EQ(bits.defined(), a.keep_bits);
     EXPECT_EQ(y.strides(), a.input.strides());
     EXPECT_EQ(y.scalar_type(), of.type);
     expect_close(y0, y, tolerance, "y");
@@ -125,6 +127,18 @@ void expect_batch_norm_as_unfused(const BatchNormCase& of, const Launcher& launc
         if (relu) b.mask = residual ? ReluMask::kOfOutput : ReluMask::kOfInput;
         if (residual) b.output = y;
         const auto [dx, dw, db, masked] = batch_norm_act_backward(b, counters, launcher);
+        if (a.keep_bits && residual) {
+          BatchNormBackwardArguments of_bits = b;
+          of_bits.mask = ReluMask::kOfBits;
+          of_bits.output = bits;
+          const auto by_bits = batch_norm_act_backward(of_bits, counters, launcher);
+          EXPECT_TRUE(at::equal(std::get<0>(by_bits), dx)) << "by bits";
+          if (of.type == c10::kFloat) {  // half is not known to libtorch's on the CPU
+            const auto unfused = batch_norm_act_backward_unfused(of_bits);
+            const auto expected = batch_norm_act_backward_unfused(b);
+            EXPECT_TRUE(at::equal(std::get<0>(unfused), std::get<0>(expected))) << "unfused";
+          }
+        }
         const auto [dx0, dw0, db0, masked0] = batch_norm_act_backward_unfused(in_float(b));
         const double rounding = other || residual ? 2 * tolerance : tolerance;
         expect_close(dx0, dx, rounding, "gradient of x");

@@ -67,8 +67,8 @@ struct Row {
 
 extern "C" __global__ void __launch_bounds__(kThreads, 2)
 batch_norm_apply(const T* __restrict__ x, const T* __restrict__ residual, T* __restrict__ y,
-                 long long R, int C, const float* mean, const float* invstd, const float* weight,
-                 const float* bias) {
+                 unsigned char* __restrict__ bits, long long R, int C, const float* mean,
+                 const float* invstd, const float* weight, const float* bias) {
   const int c = first_column();
   if (c >= C) return;
   const Normal normal(c, mean, invstd, weight, bias);
@@ -88,6 +88,16 @@ batch_norm_apply(const T* __restrict__ x, const T* __restrict__ residual, T* __r
       if constexpr (kRelu) f[i] = relu(f[i]);
     }
     store<W>(y + r * C + c, f);
+    if constexpr (kBits) {
+      unsigned passed = 0;
+#pragma unroll
+      for (int i = 0; i < W; ++i) {
+        T rounded;  // as the next layer sees it
+        from_float(f[i], rounded);
+        passed |= (to_float(rounded) <= 0.f ? 0u : 1u) << i;
+      }
+      bits[(r * C + c) / W] = (unsigned char)passed;
+    }
   });
 }
 )cuda";
@@ -95,15 +105,16 @@ batch_norm_apply(const T* __restrict__ x, const T* __restrict__ residual, T* __r
 constexpr const char* kBackwardSums = R"cuda(
 struct Row {
   Vector<T, W> x, grad, other, output;
+  unsigned char bits;
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads, 2)
 batch_norm_backward_sums(const T* __restrict__ x, const T* __restrict__ grad,
                          const T* __restrict__ other, const T* __restrict__ output,
-                         T* __restrict__ masked, long long R, int C, const float* mean,
-                         const float* invstd, const float* weight, const float* bias,
-                         float* weight_grad, float* bias_grad, float2* partial,
-                         unsigned* counter) {
+                         const unsigned char* __restrict__ bits, T* __restrict__ masked,
+                         long long R, int C, const float* mean, const float* invstd,
+                         const float* weight, const float* bias, float* weight_grad,
+                         float* bias_grad, float2* partial, unsigned* counter) {
   const int c = first_column();
   float s[W] = {}, q[W] = {};
   if (c < C) {
@@ -115,6 +126,7 @@ batch_norm_backward_sums(const T* __restrict__ x, const T* __restrict__ grad,
       row.grad = load<W>(grad + at);
       if constexpr (kOther) row.other = load<W>(other + at);
       if constexpr (kMask == kOfOutput) row.output = load<W>(output + at);
+      if constexpr (kMask == kOfBits) row.bits = bits[at / W];
       return row;
     }, [&](long long r, const Row& row) {
       float f[W], g[W], add[W], out[W];
@@ -126,6 +138,7 @@ batch_norm_backward_sums(const T* __restrict__ x, const T* __restrict__ grad,
       for (int i = 0; i < W; ++i) {
         if constexpr (kOther) g[i] += add[i];
         if constexpr (kMask == kOfOutput) g[i] = out[i] <= 0.f ? 0.f : g[i];
+        if constexpr (kMask == kOfBits) g[i] = row.bits >> i & 1 ? g[i] : 0.f;
         if constexpr (kMask == kOfInput) g[i] = normal(i, f[i]) <= 0.f ? 0.f : g[i];
         s[i] += g[i];
         q[i] = fmaf(g[i], f[i] - normal.mean[i], q[i]);
@@ -193,9 +206,9 @@ constexpr int kUnroll = 2;
 int unroll_of_sums(const ColumnPlan& plan) { return plan.type == c10::kFloat ? 2 : 1; }
 
 std::string mask_constants(ReluMask mask) {
-  return fmt::format("constexpr int kOfInput = {}, kOfOutput = {}, kMask = {};\n",
+  return fmt::format("constexpr int kOfInput = {}, kOfOutput = {}, kOfBits = {}, kMask = {};\n",
                      static_cast<int>(ReluMask::kOfInput), static_cast<int>(ReluMask::kOfOutput),
-                     static_cast<int>(mask));
+                     static_cast<int>(ReluMask::kOfBits), static_cast<int>(mask));
 }
 
 }  // namespace
@@ -205,10 +218,11 @@ KernelSource batch_norm_statistics(const ColumnPlan& plan) {
           head(plan, kUnrollOfStatistics) + column_sums() + column_rows() + kStatistics};
 }
 
-KernelSource batch_norm_apply(const ColumnPlan& plan, bool residual, bool relu) {
+KernelSource batch_norm_apply(const ColumnPlan& plan, bool residual, bool relu, bool bits) {
   return {"batch_norm_apply",
           head(plan, kUnroll) +
-              fmt::format("constexpr bool kResidual = {}, kRelu = {};\n", residual, relu) +
+              fmt::format("constexpr bool kResidual = {}, kRelu = {}, kBits = {};\n", residual,
+                          relu, bits) +
               column_rows() + kNormal + kApply};
 }
 

@@ -42,7 +42,7 @@ BatchNormResults run_batch_norm_act(const at::Tensor& input, const MaybeTensor& 
                                     const MaybeTensor& bias, const MaybeTensor& running_mean,
                                     const MaybeTensor& running_var, const MaybeTensor& residual,
                                     const at::Tensor& counters, double momentum, double epsilon,
-                                    bool relu) {
+                                    bool relu, bool keep_bits) {
   const BatchNormArguments arguments{.input = input,
                                      .weight = weight,
                                      .bias = bias,
@@ -51,7 +51,8 @@ BatchNormResults run_batch_norm_act(const at::Tensor& input, const MaybeTensor& 
                                      .residual = residual,
                                      .momentum = momentum,
                                      .epsilon = epsilon,
-                                     .relu = relu};
+                                     .relu = relu,
+                                     .keep_bits = keep_bits};
   return choose(
       input,
       [&](const Launcher& launcher) { return batch_norm_act(arguments, counters, launcher); },
@@ -278,7 +279,7 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
   library.def(
       "batch_norm_act(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!)? running_mean, "
       "Tensor(b!)? running_var, Tensor? residual, Tensor counters, float momentum, float eps, "
-      "bool relu) -> (Tensor, Tensor, Tensor)");
+      "bool relu, bool keep_bits) -> (Tensor, Tensor, Tensor, Tensor)");
   library.def(
       "batch_norm_act_again(Tensor input, Tensor? weight, Tensor? bias, Tensor? residual, "
       "Tensor mean, Tensor invstd, bool relu) -> Tensor");
