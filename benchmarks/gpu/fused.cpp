@@ -8,6 +8,7 @@
 #include "tensorpack/cuda/jit.h"
 #include "tensorpack/cuda/kernels/batch_norm.h"
 #include "tensorpack/cuda/kernels/bias_relu.h"
+#include "tensorpack/cuda/kernels/cast.h"
 #include "tensorpack/cuda/kernels/column_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
 #include "tensorpack/cuda/kernels/device_launcher.h"
@@ -274,24 +275,44 @@ Figure pointwise_sum(const Stopwatch& watch) {
   });
 }
 
-// AdamW of as much as GPT-2's layers have, from gradients of 16 bits.
+// As much as the weights of GPT-2's layers.
+constexpr double kWeights = 36.0 * 3072 * 768;
+
+std::vector<at::Tensor> weights(at::ScalarType type) {
+  std::vector<at::Tensor> found;
+  for (int i = 0; i < 36; ++i) {
+    found.push_back(at::rand({3072, 768}, at::TensorOptions(at::kCUDA).dtype(type)));
+  }
+  return found;
+}
+
+Figure cast(const Stopwatch& watch) {
+  const cuda::Launcher& launch = launcher();
+  const std::vector<at::Tensor> from = weights(at::kFloat);
+  return against_copy(watch, (4 + 2) * kWeights,
+                      [=, &launch] { cuda::cast(from, at::kBFloat16, launch); });
+}
+
+Figure cast_against_libtorch(const Stopwatch& watch) {
+  const cuda::Launcher& launch = launcher();
+  const std::vector<at::Tensor> from = weights(at::kFloat);
+  const auto step = [=, &launch] { cuda::cast(from, at::kBFloat16, launch); };
+  step();  // compiles
+  return watch.compare({.ours = on_device(step),
+                        .peer = on_device([=] { cuda::cast_unfused(from, at::kBFloat16); }),
+                        .peer_name = "libtorch's copies of many tensors"});
+}
+
+// AdamW, from gradients of 16 bits.
 Figure update(const Stopwatch& watch) {
   const cuda::Launcher& launch = launcher();
-  const auto tensors = [](at::ScalarType type) {
-    std::vector<at::Tensor> found;
-    for (int i = 0; i < 36; ++i) {
-      found.push_back(at::rand({3072, 768}, at::TensorOptions(at::kCUDA).dtype(type)));
-    }
-    return found;
-  };
-  const cuda::UpdateTensors all{.variables = tensors(at::kFloat),
-                                .gradients = tensors(at::kBFloat16),
-                                .slots = {tensors(at::kFloat), tensors(at::kFloat)}};
+  const cuda::UpdateTensors all{.variables = weights(at::kFloat),
+                                .gradients = weights(at::kBFloat16),
+                                .slots = {weights(at::kFloat), weights(at::kFloat)}};
   const at::Tensor lr = at::full({}, 1e-6, at::kCUDA);
   const at::Tensor step = at::ones({}, at::kCUDA);
-  const double elements = 36.0 * 3072 * 768;
   // Three are read and written in 32 bits, and the gradients read.
-  return against_copy(watch, (3 * 8 + 2) * elements, [=, &launch] {
+  return against_copy(watch, (3 * 8 + 2) * kWeights, [=, &launch] {
     cuda::adam_update(all, lr, step, {.weight_decay = 0.01, .decoupled = true}, launch);
   });
 }
@@ -323,6 +344,8 @@ void add_fused_benchmarks(Suite& suite) {
             [](const Stopwatch& watch) { return bias_relu(watch, false); });
   suite.add("gpu/fused_bias_relu_backward_bandwidth",
             [](const Stopwatch& watch) { return bias_relu(watch, true); });
+  suite.add("gpu/fused_cast_bandwidth", cast);
+  suite.add("gpu/fused_cast_vs_libtorch", cast_against_libtorch);
   suite.add("gpu/fused_column_sum_bandwidth", column_sum);
   suite.add("gpu/fused_pointwise_bandwidth", pointwise);
   suite.add("gpu/fused_pointwise_sum_bandwidth", pointwise_sum);

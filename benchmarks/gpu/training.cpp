@@ -25,6 +25,7 @@ SessionOptions session_options(const GpuTask& task) {
   // To measure what a pass is worth, within one run.
   const std::string without = env("TENSORPACK_BENCH_WITHOUT").value_or("");
   if (without == "bias_relu") options.fusion.bias_relu = false;
+  if (without == "casts") options.fusion.batch_casts = false;
   if (without == "convolutions") options.fusion.convolutions = false;
   if (without == "pointwise") options.fusion.pointwise = false;
   if (without == "updates") options.fusion.updates = false;

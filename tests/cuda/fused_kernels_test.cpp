@@ -55,6 +55,17 @@ TEST_F(FusedKernelsTest, BiasReluGivesWhatTheUnfusedOperatorsGive) {
   expect_bias_relu_as_unfused({3, 7, 5, 5}, at::kFloat, at::kFloat, *launcher_, at::kCUDA);
 }
 
+TEST_F(FusedKernelsTest, CastsGiveLibtorchsBits) {
+  for (const auto from : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const auto to : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      if (from == to) continue;
+      SCOPED_TRACE(c10::str(from, " to ", to));
+      expect_cast_as_unfused(from, to, *launcher_, at::kCUDA);
+      expect_large_cast_as_unfused(from, to, *launcher_, at::kCUDA);
+    }
+  }
+}
+
 TEST_F(FusedKernelsTest, ColumnSumGivesWhatTheUnfusedOperatorsGive) {
   expect_column_sum_as_unfused({16384, 3072}, at::kBFloat16, at::kBFloat16, *launcher_, at::kCUDA);
   expect_column_sum_as_unfused({77, 131}, at::kHalf, at::kFloat, *launcher_, at::kCUDA);

@@ -6,6 +6,7 @@
 
 #include "tensorpack/cuda/kernels/batch_norm.h"
 #include "tensorpack/cuda/kernels/bias_relu.h"
+#include "tensorpack/cuda/kernels/cast.h"
 #include "tensorpack/cuda/kernels/column_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
@@ -301,6 +302,64 @@ void expect_bias_relu_as_unfused(at::IntArrayRef sizes, c10::ScalarType type,
   EXPECT_EQ(db.scalar_type(), of_bias);
   expect_close(db0, db, tolerance_of(of_bias), "gradient of the bias");
   expect_zeros(counters);
+}
+
+namespace {
+
+// All numbers of 16 bits; floats with every third upper half, and the lower halves around which
+// rounding to 16 bits changes.
+at::Tensor all_kinds_of_numbers(c10::ScalarType type) {
+  constexpr int64_t kHalves = int64_t{1} << 16;
+  if (c10::elementSize(type) == 2) return at::arange(kHalves).to(at::kShort).view(type);
+  const at::Tensor upper = at::arange(0, kHalves, 3, at::kLong).bitwise_left_shift(16);
+  const at::Tensor lower =
+      at::tensor(std::vector<int64_t>{0, 0x0fff, 0x1000, 0x1001, 0x7fff, 0x8000, 0x8001, 0xffff});
+  return (upper.unsqueeze(1) + lower).flatten().to(at::kInt).view(type);
+}
+
+at::Tensor bits_of(const at::Tensor& tensor) {
+  return tensor.contiguous().view(tensor.element_size() == 2 ? at::kShort : at::kInt);
+}
+
+void expect_same_casts(const std::vector<at::Tensor>& tensors, c10::ScalarType to,
+                       const Launcher& launcher) {
+  ASSERT_TRUE(fits_cast(tensors, to));
+  const std::vector<at::Tensor> results = cast(tensors, to, launcher);
+  const std::vector<at::Tensor> expected = cast_unfused(tensors, to);
+  ASSERT_EQ(results.size(), tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    SCOPED_TRACE(c10::str(i, ": ", tensors[i].sizes()));
+    EXPECT_EQ(results[i].scalar_type(), to);
+    EXPECT_EQ(results[i].strides(), tensors[i].strides());
+    const at::Tensor is_number = expected[i].isnan().logical_not();
+    EXPECT_TRUE(at::equal(results[i].isnan().logical_not(), is_number));
+    EXPECT_TRUE(at::equal(bits_of(results[i]).masked_select(is_number),
+                          bits_of(expected[i]).masked_select(is_number)));
+  }
+}
+
+}  // namespace
+
+void expect_cast_as_unfused(c10::ScalarType from, c10::ScalarType to, const Launcher& launcher,
+                            c10::Device device) {
+  at::manual_seed(12);
+  const auto draw = [&](at::IntArrayRef sizes) { return at::randn(sizes).to(from).to(device); };
+  std::vector<at::Tensor> tensors = {all_kinds_of_numbers(from).to(device),
+                                     draw({2, 5, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast),
+                                     draw({7, 31}).t(),
+                                     draw({}),
+                                     draw({3, 0, 2}),
+                                     draw({1030}).narrow(0, 1, 1029)};  // not aligned
+  for (int64_t length : {1023, 1024, 1025, 2048, 5000}) tensors.push_back(draw({length}));
+  for (int64_t i = 0; i < 150; ++i) tensors.push_back(draw({i % 37}));
+  expect_same_casts(tensors, to, launcher);
+}
+
+void expect_large_cast_as_unfused(c10::ScalarType from, c10::ScalarType to,
+                                  const Launcher& launcher, c10::Device device) {
+  at::manual_seed(13);
+  const at::Tensor large = at::randn({(int64_t{1} << 22) + 11}).to(from).to(device);
+  expect_same_casts({large, large.narrow(0, 3, 5000), large.narrow(0, 0, 4095)}, to, launcher);
 }
 
 }  // namespace tensorpack::cuda

@@ -100,6 +100,19 @@ TEST(BatchCastsTest, OtherTypesLayoutsAndLargeOnesAreLeftAlone) {
   EXPECT_EQ(operators(trace), as_recorded);
 }
 
+TEST(BatchCastsTest, CastsToOneTypeAreMadeTogether) {
+  const Tensors w = {at::rand({3}), at::rand({3}), at::rand({3}), at::rand({3})};
+  Trace trace = trace_of(kInput, w, [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor first = in[0] * cast(w[0]) * w[1].to(at::kHalf);
+    return {{"y", first * cast(w[2]) * w[3].to(at::kHalf)}};
+  });
+  const at::Tensor expected = run(trace, kInput, "y");
+  batch_casts(trace, at::kCPU);
+  EXPECT_EQ(count(trace, "tensorpack::cast_together"), 2);
+  EXPECT_EQ(count(trace, "aten::_to_copy"), 0);
+  EXPECT_TRUE(at::equal(run(trace, kInput, "y"), expected));
+}
+
 TEST(BatchCastsTest, OnTheCpuOptimizeLeavesCastsAlone) {
   const at::Tensor a = at::rand({3});
   const at::Tensor b = at::rand({3});

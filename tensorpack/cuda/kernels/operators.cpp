@@ -8,6 +8,7 @@
 
 #include "tensorpack/cuda/kernels/batch_norm.h"
 #include "tensorpack/cuda/kernels/bias_relu.h"
+#include "tensorpack/cuda/kernels/cast.h"
 #include "tensorpack/cuda/kernels/column_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
 #include "tensorpack/cuda/kernels/fold_image.h"
@@ -113,6 +114,13 @@ std::tuple<at::Tensor, at::Tensor> run_bias_relu_backward(const at::Tensor& grad
         return bias_relu_backward(grad, output, counters, type, launcher);
       },
       [&] { return bias_relu_backward_unfused(grad, output, type); });
+}
+
+std::vector<at::Tensor> run_cast_together(at::TensorList tensors, at::ScalarType dtype) {
+  if (!fits_cast(tensors, dtype)) return cast_unfused(tensors, dtype);
+  return choose(
+      tensors[0], [&](const Launcher& launcher) { return cast(tensors, dtype, launcher); },
+      [&] { return cast_unfused(tensors, dtype); });
 }
 
 at::Tensor run_column_sum(const at::Tensor& input, const at::Tensor& counters, bool keep_rows,
@@ -233,6 +241,7 @@ bool launches_kernels(const c10::OperatorHandle& op) {
       "batch_norm_act_backward",
       "bias_relu",
       "bias_relu_backward",
+      "cast_together",
       "column_sum",
       "cross_entropy",
       "fold_image",
@@ -258,6 +267,7 @@ c10::OperatorHandle batch_norm_act_backward_operator() {
 }
 c10::OperatorHandle bias_relu_operator() { return find("tensorpack::bias_relu"); }
 c10::OperatorHandle bias_relu_backward_operator() { return find("tensorpack::bias_relu_backward"); }
+c10::OperatorHandle cast_together_operator() { return find("tensorpack::cast_together"); }
 c10::OperatorHandle column_sum_operator() { return find("tensorpack::column_sum"); }
 c10::OperatorHandle cross_entropy_operator() { return find("tensorpack::cross_entropy"); }
 c10::OperatorHandle fold_image_operator() { return find("tensorpack::fold_image"); }
@@ -290,6 +300,7 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
   library.def(
       "bias_relu_backward(Tensor grad, Tensor output, Tensor counters, ScalarType type) -> "
       "(Tensor, Tensor)");
+  library.def("cast_together(Tensor[] tensors, ScalarType dtype) -> Tensor[]");
   library.def(
       "column_sum(Tensor input, Tensor counters, bool keep_rows, ScalarType type) -> Tensor");
   library.def(
@@ -321,6 +332,7 @@ TORCH_LIBRARY_IMPL(tensorpack, CompositeExplicitAutograd, library) {
   library.impl("batch_norm_act_backward", run_batch_norm_act_backward);
   library.impl("bias_relu", run_bias_relu);
   library.impl("bias_relu_backward", run_bias_relu_backward);
+  library.impl("cast_together", run_cast_together);
   library.impl("column_sum", run_column_sum);
   library.impl("cross_entropy", run_cross_entropy);
   library.impl("fold_image", run_fold_image);

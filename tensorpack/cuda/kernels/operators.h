@@ -15,6 +15,7 @@ c10::OperatorHandle batch_norm_act_again_operator();
 c10::OperatorHandle batch_norm_act_backward_operator();
 c10::OperatorHandle bias_relu_operator();
 c10::OperatorHandle bias_relu_backward_operator();
+c10::OperatorHandle cast_together_operator();
 c10::OperatorHandle column_sum_operator();
 c10::OperatorHandle cross_entropy_operator();
 c10::OperatorHandle fold_image_operator();
