@@ -288,18 +288,17 @@ std::vector<at::Tensor> weights(at::ScalarType type) {
 
 Figure cast(const Stopwatch& watch) {
   const cuda::Launcher& launch = launcher();
-  const std::vector<at::Tensor> from = weights(at::kFloat);
-  return against_copy(watch, (4 + 2) * kWeights,
-                      [=, &launch] { cuda::cast(from, at::kBFloat16, launch); });
+  const cuda::CastArguments a{.tensors = weights(at::kFloat), .type = at::kBFloat16};
+  return against_copy(watch, (4 + 2) * kWeights, [=, &launch] { cuda::cast(a, launch); });
 }
 
 Figure cast_against_libtorch(const Stopwatch& watch) {
   const cuda::Launcher& launch = launcher();
-  const std::vector<at::Tensor> from = weights(at::kFloat);
-  const auto step = [=, &launch] { cuda::cast(from, at::kBFloat16, launch); };
+  const cuda::CastArguments a{.tensors = weights(at::kFloat), .type = at::kBFloat16};
+  const auto step = [=, &launch] { cuda::cast(a, launch); };
   step();  // compiles
   return watch.compare({.ours = on_device(step),
-                        .peer = on_device([=] { cuda::cast_unfused(from, at::kBFloat16); }),
+                        .peer = on_device([=] { cuda::cast_unfused(a); }),
                         .peer_name = "libtorch's copies of many tensors"});
 }
 

@@ -31,19 +31,20 @@ TEST(CastKernelTest, LargeBlocksGiveLibtorchsBits) {
 }
 
 TEST(CastKernelTest, ATableHoldsTheWeightsOfALargeNetwork) {
-  const at::Tensor weight = at::zeros({16});
-  const auto kernels_for = [&](size_t tensors) {
+  const auto kernels_for = [](size_t tensors) {
     const KernelList list(132);
-    cast(std::vector<at::Tensor>(tensors, weight), at::kBFloat16, list);
+    cast({.tensors = std::vector<at::Tensor>(tensors, at::zeros({16})), .type = at::kBFloat16},
+         list);
     return list.kernels();
   };
-  EXPECT_THAT(kernels_for(128), SizeIs(1));
-  EXPECT_THAT(kernels_for(129), SizeIs(2));
+  EXPECT_THAT(kernels_for(144), SizeIs(1));
+  EXPECT_THAT(kernels_for(145), SizeIs(2));
 }
 
 TEST(CastKernelTest, EmptyTensorsTakeNoKernel) {
   const KernelList list(132);
-  const auto results = cast({at::zeros({0}), at::zeros({3, 0})}, at::kHalf, list);
+  const auto results =
+      cast({.tensors = {at::zeros({0}), at::zeros({3, 0})}, .type = at::kHalf}, list);
   EXPECT_THAT(list.kernels(), SizeIs(0));
   EXPECT_EQ(results[1].sizes(), at::IntArrayRef({3, 0}));
   EXPECT_EQ(results[1].scalar_type(), at::kHalf);
@@ -51,24 +52,31 @@ TEST(CastKernelTest, EmptyTensorsTakeNoKernel) {
 
 TEST(CastKernelTest, OtherTypesAndGapsDoNotFit) {
   const at::Tensor x = at::zeros({4, 3});
-  EXPECT_TRUE(fits_cast({x, x.t()}, at::kBFloat16));
-  EXPECT_FALSE(fits_cast({x, x.to(at::kHalf)}, at::kBFloat16));
-  EXPECT_FALSE(fits_cast({x.to(at::kDouble)}, at::kFloat));
-  EXPECT_FALSE(fits_cast({x}, at::kInt));
-  EXPECT_FALSE(fits_cast({x.narrow(1, 0, 2)}, at::kBFloat16));
-  EXPECT_FALSE(fits_cast({x.expand({2, 4, 3})}, at::kBFloat16));
-  EXPECT_FALSE(fits_cast({}, at::kBFloat16));
+  const auto fits = [](std::vector<at::Tensor> tensors, at::ScalarType type,
+                       std::vector<int64_t> parts = {}) {
+    return fits_cast({std::move(tensors), type, std::move(parts)});
+  };
+  EXPECT_TRUE(fits({x, x.t()}, at::kBFloat16));
+  EXPECT_TRUE(fits({x, x, x.t()}, at::kBFloat16, {2, 1}));
+  EXPECT_FALSE(fits({x, x.to(at::kHalf)}, at::kBFloat16));
+  EXPECT_FALSE(fits({x.to(at::kDouble)}, at::kFloat));
+  EXPECT_FALSE(fits({x}, at::kInt));
+  EXPECT_FALSE(fits({x.narrow(1, 0, 2)}, at::kBFloat16));
+  EXPECT_FALSE(fits({x.expand({2, 4, 3})}, at::kBFloat16));
+  EXPECT_FALSE(fits({x.t(), x.t()}, at::kBFloat16, {2}));
+  EXPECT_FALSE(fits({}, at::kBFloat16));
 }
 
 TEST(CastKernelTest, TheOperatorCastsWhatDoesNotFitByLibtorch) {
   const auto op =
-      cast_together_operator().typed<std::vector<at::Tensor>(at::TensorList, at::ScalarType)>();
+      cast_together_operator()
+          .typed<std::vector<at::Tensor>(at::TensorList, at::ScalarType, at::IntArrayRef)>();
   const KernelList list(132);
   const at::Tensor x = at::arange(6, at::kLong).reshape({2, 3});
-  const auto results = op.call({x, x.t()}, at::kFloat);
+  const auto results = op.call({x.t(), x, x}, at::kFloat, {1, 2});
   EXPECT_THAT(list.kernels(), SizeIs(0));
-  EXPECT_TRUE(at::equal(results[0], x.to(at::kFloat)));
-  EXPECT_TRUE(at::equal(results[1], x.t().to(at::kFloat)));
+  EXPECT_TRUE(at::equal(results[0], x.t().to(at::kFloat)));
+  EXPECT_TRUE(at::equal(results[1], at::cat({x, x}).to(at::kFloat)));
 }
 
 }  // namespace

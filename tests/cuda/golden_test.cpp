@@ -59,7 +59,7 @@ TEST(GoldenKernelTest, SourcesAreThoseOnFile) {
                        .rstd = at::zeros({4}),
                        .copy = at::kBFloat16},
                       launcher);
-  cast({rows}, at::kBFloat16, launcher);
+  cast({.tensors = {rows}, .type = at::kBFloat16}, launcher);
   column_sum(rows, counters, true, at::kFloat, launcher);
   const Formula formula =
       parse_formula("add %0 %1 1 : bf16 ; leaky_relu %2 0.2 : bf16 ; cast %3 : float -> %4 %2", 2);

@@ -321,16 +321,16 @@ at::Tensor bits_of(const at::Tensor& tensor) {
   return tensor.contiguous().view(tensor.element_size() == 2 ? at::kShort : at::kInt);
 }
 
-void expect_same_casts(const std::vector<at::Tensor>& tensors, c10::ScalarType to,
-                       const Launcher& launcher) {
-  ASSERT_TRUE(fits_cast(tensors, to));
-  const std::vector<at::Tensor> results = cast(tensors, to, launcher);
-  const std::vector<at::Tensor> expected = cast_unfused(tensors, to);
-  ASSERT_EQ(results.size(), tensors.size());
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    SCOPED_TRACE(c10::str(i, ": ", tensors[i].sizes()));
-    EXPECT_EQ(results[i].scalar_type(), to);
-    EXPECT_EQ(results[i].strides(), tensors[i].strides());
+void expect_same_casts(const CastArguments& of, const Launcher& launcher) {
+  ASSERT_TRUE(fits_cast(of));
+  const std::vector<at::Tensor> results = cast(of, launcher);
+  const std::vector<at::Tensor> expected = cast_unfused(of);
+  ASSERT_EQ(results.size(), expected.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    SCOPED_TRACE(c10::str(i, ": ", expected[i].sizes()));
+    ASSERT_EQ(results[i].sizes(), expected[i].sizes());
+    EXPECT_EQ(results[i].strides(), expected[i].strides());
+    EXPECT_EQ(results[i].scalar_type(), of.type);
     const at::Tensor is_number = expected[i].isnan().logical_not();
     EXPECT_TRUE(at::equal(results[i].isnan().logical_not(), is_number));
     EXPECT_TRUE(at::equal(bits_of(results[i]).masked_select(is_number),
@@ -344,22 +344,35 @@ void expect_cast_as_unfused(c10::ScalarType from, c10::ScalarType to, const Laun
                             c10::Device device) {
   at::manual_seed(12);
   const auto draw = [&](at::IntArrayRef sizes) { return at::randn(sizes).to(from).to(device); };
-  std::vector<at::Tensor> tensors = {all_kinds_of_numbers(from).to(device),
-                                     draw({2, 5, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast),
-                                     draw({7, 31}).t(),
-                                     draw({}),
-                                     draw({3, 0, 2}),
-                                     draw({1030}).narrow(0, 1, 1029)};  // not aligned
-  for (int64_t length : {1023, 1024, 1025, 2048, 5000}) tensors.push_back(draw({length}));
-  for (int64_t i = 0; i < 150; ++i) tensors.push_back(draw({i % 37}));
-  expect_same_casts(tensors, to, launcher);
+  CastArguments all{
+      .tensors = {all_kinds_of_numbers(from).to(device),
+                  draw({2, 5, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast), draw({7, 31}).t(),
+                  draw({}), draw({3, 0, 2}), draw({1030}).narrow(0, 1, 1029)},  // not aligned
+      .type = to};
+  for (int64_t length : {1023, 1024, 1025, 2048, 5000}) all.tensors.push_back(draw({length}));
+  for (int64_t i = 0; i < 150; ++i) all.tensors.push_back(draw({i % 37}));
+  expect_same_casts(all, launcher);
+
+  const CastArguments together{.tensors = {draw({3, 5}), draw({1, 5}), draw({0, 5}), draw({4, 7}),
+                                           draw({1025}), draw({7}), draw({2048})},
+                               .type = to,
+                               .parts = {3, 1, 3}};
+  expect_same_casts(together, launcher);
+  const auto& t = together.tensors;
+  const std::vector<at::Tensor> results = cast(together, launcher);
+  ASSERT_EQ(results.size(), 3U);
+  EXPECT_TRUE(at::equal(results[0], at::cat({t[0], t[1], t[2]}).to(to)));
+  EXPECT_TRUE(at::equal(results[1], t[3].to(to)));
+  EXPECT_TRUE(at::equal(results[2], at::cat({t[4], t[5], t[6]}).to(to)));
 }
 
 void expect_large_cast_as_unfused(c10::ScalarType from, c10::ScalarType to,
                                   const Launcher& launcher, c10::Device device) {
   at::manual_seed(13);
   const at::Tensor large = at::randn({(int64_t{1} << 22) + 11}).to(from).to(device);
-  expect_same_casts({large, large.narrow(0, 3, 5000), large.narrow(0, 0, 4095)}, to, launcher);
+  expect_same_casts(
+      {.tensors = {large, large.narrow(0, 3, 5000), large.narrow(0, 0, 4095)}, .type = to},
+      launcher);
 }
 
 }  // namespace tensorpack::cuda

@@ -78,7 +78,7 @@ void expect_bias_relu_as_unfused(at::IntArrayRef sizes, c10::ScalarType type,
                                  c10::Device device);
 
 /// Every exponent and sign, ties, numbers that are none, tensors of all lengths and layouts, more
-/// of them than a table has: bit by bit.
+/// of them than a table has, some put together: bit by bit.
 void expect_cast_as_unfused(c10::ScalarType from, c10::ScalarType to, const Launcher& launcher,
                             c10::Device device);
 /// So many elements that blocks get more of them.

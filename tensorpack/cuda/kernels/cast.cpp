@@ -5,15 +5,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "tensorpack/cuda/kernels/prelude.h"
 #include "tensorpack/cuda/kernels/tensor_table.h"
+#include "tensorpack/utils/error.h"
 #include "tensorpack/utils/torch_compat.h"
 
 namespace tensorpack::cuda {
 namespace {
 
-constexpr size_t kTensorsOfCasts = 128;
+constexpr size_t kTensorsOfCasts = 144;  // as many as parameters of a kernel have room for
 constexpr size_t kVectorBytes = 16;
 
 // A thread loads all its vectors before it stores the first. Where a tensor lies decides in the
@@ -55,48 +57,86 @@ cast(Table table) {
 }
 )cuda";
 
-std::vector<at::Tensor> empty_results(at::TensorList tensors, c10::ScalarType type) {
-  std::vector<at::Tensor> results;
-  results.reserve(tensors.size());
-  for (const at::Tensor& tensor : tensors) {
-    results.push_back(
-        at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().dtype(type)));
+// Calls see(first, count) for the tensors of each result.
+template <typename See>
+void for_each_result(const CastArguments& arguments, See see) {
+  const size_t results =
+      arguments.parts.empty() ? arguments.tensors.size() : arguments.parts.size();
+  size_t first = 0;
+  for (size_t i = 0; i < results; ++i) {
+    const auto count = arguments.parts.empty() ? 1 : static_cast<size_t>(arguments.parts[i]);
+    see(first, count);
+    first += count;
   }
-  return results;
+  TP_ASSERT(first == arguments.tensors.size());
+}
+
+struct Targets {
+  std::vector<at::Tensor> results = {};
+  std::vector<at::Tensor> parts = {};  // of the results, where the tensors go
+};
+
+Targets make_targets(const CastArguments& arguments) {
+  Targets targets;
+  for_each_result(arguments, [&](size_t first, size_t count) {
+    const at::Tensor& tensor = arguments.tensors[first];
+    const auto options = tensor.options().dtype(arguments.type);
+    if (count == 1) {
+      targets.results.push_back(at::empty_strided(tensor.sizes(), tensor.strides(), options));
+      targets.parts.push_back(targets.results.back());
+      return;
+    }
+    std::vector<int64_t> sizes = tensor.sizes().vec();
+    for (size_t i = first + 1; i < first + count; ++i) sizes[0] += arguments.tensors[i].size(0);
+    targets.results.push_back(at::empty(sizes, options));
+    int64_t row = 0;
+    for (size_t i = first; i < first + count; ++i) {
+      const int64_t rows = arguments.tensors[i].size(0);
+      targets.parts.push_back(targets.results.back().narrow(0, row, rows));
+      row += rows;
+    }
+  });
+  return targets;
 }
 
 }  // namespace
 
-bool fits_cast(at::TensorList tensors, c10::ScalarType type) {
-  return !tensors.empty() && has_kernel_type(type) && has_kernel_type(tensors[0].scalar_type()) &&
-         std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
-           return tensor.scalar_type() == tensors[0].scalar_type() &&
-                  tensor.device() == tensors[0].device() && tensor.is_non_overlapping_and_dense();
-         });
+bool fits_cast(const CastArguments& arguments) {
+  if (arguments.tensors.empty()) return false;
+  const at::Tensor& one = arguments.tensors[0];
+  bool fits = has_kernel_type(arguments.type) && has_kernel_type(one.scalar_type());
+  for_each_result(arguments, [&](size_t first, size_t count) {
+    for (size_t i = first; i < first + count; ++i) {
+      const at::Tensor& tensor = arguments.tensors[i];
+      fits &= tensor.scalar_type() == one.scalar_type() && tensor.device() == one.device() &&
+              (count == 1 ? tensor.is_non_overlapping_and_dense() : tensor.is_contiguous());
+    }
+  });
+  return fits;
 }
 
-std::vector<at::Tensor> cast(at::TensorList tensors, c10::ScalarType type,
-                             const Launcher& launcher) {
-  const TensorLists<2> lists = {tensors.vec(), empty_results(tensors, type)};
-  const c10::ScalarType source = tensors[0].scalar_type();
+std::vector<at::Tensor> cast(const CastArguments& arguments, const Launcher& launcher) {
+  Targets targets = make_targets(arguments);
+  const TensorLists<2> lists = {arguments.tensors, std::move(targets.parts)};
+  const c10::ScalarType source = arguments.tensors[0].scalar_type();
+  const size_t widest = std::max(c10::elementSize(source), c10::elementSize(arguments.type));
   const int64_t chunk = chunk_of(lists[0]);
   const KernelSource kernel{
       "cast",
       prelude() +
           fmt::format("using S = {};\nusing R = {};\nconstexpr int W = {};\n", kernel_type(source),
-                      kernel_type(type),
-                      kVectorBytes / std::max(c10::elementSize(source), c10::elementSize(type))) +
+                      kernel_type(arguments.type), kVectorBytes / widest) +
           tensor_table(lists.size(), kTensorsOfCasts, chunk) + kCast};
   for_each_table<kTensorsOfCasts>(lists, chunk, [&](const auto& table, const LaunchShape& shape) {
     launcher(kernel, shape, table);
   });
-  return lists[1];
+  return std::move(targets.results);
 }
 
-std::vector<at::Tensor> cast_unfused(at::TensorList tensors, c10::ScalarType type) {
-  const std::vector<at::Tensor> results = empty_results(tensors, type);
-  copy_together(results, tensors);
-  return results;
+std::vector<at::Tensor> cast_unfused(const CastArguments& arguments) {
+  Targets targets = make_targets(arguments);
+  copy_together(targets.parts, arguments.tensors);
+  return std::move(targets.results);
 }
 
 }  // namespace tensorpack::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Casts of many tensors in one kernel.
+// Casts of many tensors in one kernel, some of which are put together by the way.
 //
 //   tensorpack::cast_together
 #pragma once
@@ -12,15 +12,23 @@
 
 namespace tensorpack::cuda {
 
-/// True if the kernel can do it: types that kernels know, one for all, and no gaps between
-/// elements.
-bool fits_cast(at::TensorList tensors, c10::ScalarType type);
+struct CastArguments {
+  std::vector<at::Tensor> tensors = {};
+  c10::ScalarType type = c10::kFloat;  ///< of the results
+  /// How many of the tensors, one behind the other along their first dimension, make each result.
+  /// Empty: each makes one.
+  std::vector<int64_t> parts = {};
+};
 
-/// By a kernel of ours, which rounds as libtorch does: each in `type`, laid out as it is.
-std::vector<at::Tensor> cast(at::TensorList tensors, c10::ScalarType type,
-                             const Launcher& launcher);
+/// True if the kernel can do it: types that kernels know, one for all tensors, and no gaps between
+/// elements.
+bool fits_cast(const CastArguments& arguments);
+
+/// By a kernel of ours, which rounds as libtorch does. What is not put together is laid out as it
+/// was.
+std::vector<at::Tensor> cast(const CastArguments& arguments, const Launcher& launcher);
 
 /// By libtorch's operators, on any device.
-std::vector<at::Tensor> cast_unfused(at::TensorList tensors, c10::ScalarType type);
+std::vector<at::Tensor> cast_unfused(const CastArguments& arguments);
 
 }  // namespace tensorpack::cuda

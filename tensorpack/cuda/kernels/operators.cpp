@@ -116,11 +116,13 @@ std::tuple<at::Tensor, at::Tensor> run_bias_relu_backward(const at::Tensor& grad
       [&] { return bias_relu_backward_unfused(grad, output, type); });
 }
 
-std::vector<at::Tensor> run_cast_together(at::TensorList tensors, at::ScalarType dtype) {
-  if (!fits_cast(tensors, dtype)) return cast_unfused(tensors, dtype);
+std::vector<at::Tensor> run_cast_together(at::TensorList tensors, at::ScalarType dtype,
+                                          at::IntArrayRef parts) {
+  const CastArguments arguments{.tensors = tensors.vec(), .type = dtype, .parts = parts.vec()};
+  if (!fits_cast(arguments)) return cast_unfused(arguments);
   return choose(
-      tensors[0], [&](const Launcher& launcher) { return cast(tensors, dtype, launcher); },
-      [&] { return cast_unfused(tensors, dtype); });
+      tensors[0], [&](const Launcher& launcher) { return cast(arguments, launcher); },
+      [&] { return cast_unfused(arguments); });
 }
 
 at::Tensor run_column_sum(const at::Tensor& input, const at::Tensor& counters, bool keep_rows,
@@ -300,7 +302,7 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
   library.def(
       "bias_relu_backward(Tensor grad, Tensor output, Tensor counters, ScalarType type) -> "
       "(Tensor, Tensor)");
-  library.def("cast_together(Tensor[] tensors, ScalarType dtype) -> Tensor[]");
+  library.def("cast_together(Tensor[] tensors, ScalarType dtype, int[] parts) -> Tensor[]");
   library.def(
       "column_sum(Tensor input, Tensor counters, bool keep_rows, ScalarType type) -> Tensor");
   library.def(

@@ -44,8 +44,8 @@ std::string tensor_table(size_t lists, size_t tensors, int64_t chunk);
 template <size_t kTensors, size_t kLists, typename Launch>
 void for_each_table(const TensorLists<kLists>& lists, int64_t chunk, Launch launch) {
   using Table = TensorTable<kLists, kTensors>;
-  constexpr size_t kMostBytes = 4096;  // of a kernel's parameters
-  static_assert(sizeof(Table) + 128 <= kMostBytes);
+  constexpr size_t kMostBytes = 4096, kOthers = 48;  // of a kernel's parameters
+  static_assert(sizeof(Table) + kOthers <= kMostBytes);
   for (size_t next = 0; next < lists[0].size();) {
     Table table;
     int64_t blocks = 0;

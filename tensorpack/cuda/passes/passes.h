@@ -10,8 +10,8 @@
 
 namespace tensorpack::cuda {
 
-/// Makes small casts on devices of this type together, where nothing is in between. See
-/// Note [Batching casts].
+/// Makes small casts on devices of this type together, where nothing is in between, and has them
+/// put together what was put together before a cast. See Note [Batching casts].
 void batch_casts(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
 /// Has in-place operators that fusion knows make new memory instead, where nobody can tell. See
