@@ -136,7 +136,8 @@ Node node_of(const Trace& trace, const Batch& batch) {
   std::vector<int64_t> parts;
   Result results{.is_list = true};
   for (const Cast& cast : batch.casts) {
-    const std::vector<ValueId>& read = trace.nodes[cast.nodes()[0]].arguments[0].ids;
+    const int32_t first = cast.nodes().front();
+    const std::vector<ValueId>& read = trace.nodes[first].arguments[0].ids;
     for (ValueId id : read) {
       sources.ids.push_back(id);
       node.reads.push_back(trace.values[id].storage);
