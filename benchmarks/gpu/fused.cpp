@@ -11,6 +11,7 @@
 #include "tensorpack/cuda/kernels/column_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
 #include "tensorpack/cuda/kernels/device_launcher.h"
+#include "tensorpack/cuda/kernels/filter_gradient.h"
 #include "tensorpack/cuda/kernels/kernel_list.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
 #include "tensorpack/cuda/kernels/max_pool.h"
@@ -239,6 +240,16 @@ Figure bias_relu(const Stopwatch& watch, bool backward) {
   });
 }
 
+// Of a first layer with 64 filters over CIFAR's images.
+Figure filter_gradient(const Stopwatch& watch) {
+  const cuda::Launcher& launch = launcher();
+  const at::Tensor grad = image(64, 32, 256, at::kFloat);
+  const at::Tensor images = at::randn({256, 3, 32, 32}, at::kCUDA);
+  const cuda::FilterGradient of{.size = {64, 3, 3, 3}, .strides = {27, 9, 3, 1}, .padding = {1, 1}};
+  return against_copy(watch, bytes_of(grad) + bytes_of(images),
+                      [=, &launch] { cuda::filter_gradient(grad, images, of, launch); });
+}
+
 // What GPT-2's layers make of 16 x 1024 words, between their two products of matrices.
 at::Tensor hidden() {
   return at::randn({16384, 3072}, at::TensorOptions(at::kCUDA).dtype(at::kBFloat16));
@@ -324,6 +335,7 @@ void add_fused_benchmarks(Suite& suite) {
   suite.add("gpu/fused_bias_relu_backward_bandwidth",
             [](const Stopwatch& watch) { return bias_relu(watch, true); });
   suite.add("gpu/fused_column_sum_bandwidth", column_sum);
+  suite.add("gpu/fused_filter_gradient_bandwidth", filter_gradient);
   suite.add("gpu/fused_pointwise_bandwidth", pointwise);
   suite.add("gpu/fused_pointwise_sum_bandwidth", pointwise_sum);
   suite.add("gpu/fused_update_bandwidth", update);

@@ -26,6 +26,7 @@ SessionOptions session_options(const GpuTask& task) {
   const std::string without = env("TENSORPACK_BENCH_WITHOUT").value_or("");
   if (without == "bias_relu") options.fusion.bias_relu = false;
   if (without == "convolutions") options.fusion.convolutions = false;
+  if (without == "few_channels") options.fusion.few_channels = false;
   if (without == "pointwise") options.fusion.pointwise = false;
   if (without == "updates") options.fusion.updates = false;
   if (without == "memsets") options.fusion.memsets = false;

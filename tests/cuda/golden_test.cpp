@@ -8,6 +8,7 @@
 #include "tensorpack/cuda/kernels/bias_relu.h"
 #include "tensorpack/cuda/kernels/column_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
+#include "tensorpack/cuda/kernels/filter_gradient.h"
 #include "tensorpack/cuda/kernels/fold_image.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
 #include "tensorpack/cuda/kernels/max_pool.h"
@@ -48,6 +49,8 @@ TEST(GoldenKernelTest, SourcesAreThoseOnFile) {
   max_pool_backward(y, places, x.sizes(), window, launcher);
   fold_image(at::zeros({2, 3, 8, 8}, at::kBFloat16),
              {.padding = {3, 3}, .size = {7, 7}, .channels = 16}, launcher);
+  filter_gradient(x, at::zeros({2, 3, 8, 8}, at::kBFloat16),
+                  {.size = {16, 3, 3, 3}, .strides = {27, 9, 3, 1}, .padding = {1, 1}}, launcher);
   const at::Tensor rows = at::zeros({4, 768});
   cross_entropy({.logits = rows, .target = at::zeros({4}, at::kLong), .loss_grad = at::ones({})},
                 launcher);

@@ -172,6 +172,64 @@ void expect_cross_entropy_as_unfused(const CrossEntropyCase& of, const Launcher&
   }
 }
 
+std::vector<FilterGradientCase> filter_gradient_cases() {
+  using Case = FilterGradientCase;
+  using enum Case::Layout;
+  const auto filters = [](std::vector<int64_t> size, int64_t stride, int64_t padding,
+                          bool bias = false) {
+    const std::vector<int64_t> strides = at::empty(size).strides().vec();
+    return FilterGradient{size, strides, {stride, stride}, {padding, padding}, {1, 1}, bias};
+  };
+  FilterGradient in_channels_last = filters({64, 3, 3, 3}, 1, 1);
+  in_channels_last.strides = {27, 1, 9, 3};
+  FilterGradient uneven = filters({100, 1, 3, 2}, 1, 0, true);
+  uneven.stride = {1, 2};
+  uneven.padding = {2, 1};
+  uneven.dilation = {2, 3};
+  return {{{5, 3, 9, 7}, filters({32, 3, 3, 3}, 1, 1)},
+          {{4, 1, 12, 11}, filters({32, 1, 5, 5}, 2, 2, true), kContiguous},
+          {{2, 3, 8, 8}, in_channels_last, kChannelsLast, kChannelsLast, c10::kBFloat16},
+          {{3, 4, 7, 6}, filters({20, 4, 5, 5}, 1, 0, true), kPart, kPart, c10::kHalf},
+          {{1, 2, 1, 1}, filters({1, 2, 1, 1}, 1, 0, true)},
+          {{2, 1, 6, 6}, uneven, kContiguous, kChannelsLast},
+          {{2, 3, 9, 9}, filters({7, 3, 3, 3}, 2, 1), kChannelsLast, kContiguous, c10::kBFloat16},
+          {{2, 2, 9, 8}, filters({16, 2, 8, 7}, 1, 1)},
+          {{40, 1, 7, 7}, filters({16, 1, 3, 3}, 1, 0)}};
+}
+
+void expect_filter_gradient_as_unfused(const FilterGradientCase& of, const Launcher& launcher,
+                                       c10::Device device) {
+  using Layout = FilterGradientCase::Layout;
+  at::manual_seed(7);
+  const auto draw = [&](std::vector<int64_t> size, Layout layout) {
+    if (layout == Layout::kPart) {
+      size[1] += 1;
+      size[3] += 2;
+    }
+    const at::Tensor all = at::randn(size).to(of.type).to(device);
+    if (layout == Layout::kPart) return all.slice(1, 1).slice(3, 1, size[3] - 1);
+    return layout == Layout::kChannelsLast ? all.contiguous(at::MemoryFormat::ChannelsLast) : all;
+  };
+  const FilterGradient& f = of.of;
+  const auto places = [&](size_t i) {
+    return (of.image[2 + i] + 2 * f.padding[i] - f.dilation[i] * (f.size[2 + i] - 1) - 1) /
+               f.stride[i] +
+           1;
+  };
+  const at::Tensor image = draw(of.image, of.of_image);
+  const at::Tensor grad = draw({of.image[0], f.size[0], places(0), places(1)}, of.of_grad);
+  const auto [weight, bias] = filter_gradient(grad, image, f, launcher);
+  const auto in_double = [](const at::Tensor& t) { return t.cpu().to(at::kDouble).contiguous(); };
+  const auto [weight0, bias0] = filter_gradient_unfused(in_double(grad), in_double(image), f);
+  EXPECT_EQ(weight.strides(), at::IntArrayRef(f.strides));
+  EXPECT_EQ(weight.scalar_type(), of.type);
+  expect_close(weight0, weight, tolerance_of(of.type), "gradient of the filters");
+  EXPECT_EQ(bias.defined(), f.bias);
+  if (f.bias) expect_close(bias0, bias, tolerance_of(of.type), "gradient of the bias");
+  const auto again = filter_gradient(grad, image, f, launcher);
+  EXPECT_TRUE(at::equal(weight, std::get<0>(again))) << "other bits";
+}
+
 std::vector<MaxPoolCase> max_pool_cases() {
   return {{{2, 8, 7, 9}, {{3, 3}, {2, 2}, {1, 1}}, c10::kBFloat16},
           {{1, 3, 6, 6}, {{2, 2}, {2, 2}, {0, 0}}, c10::kFloat},

@@ -2,6 +2,7 @@
 // Fused kernels against libtorch's operators over grids, wherever they run.
 #pragma once
 
+#include "tensorpack/cuda/kernels/filter_gradient.h"
 #include "tensorpack/cuda/kernels/launcher.h"
 #include "tensorpack/cuda/kernels/max_pool.h"
 
@@ -33,6 +34,25 @@ std::vector<CrossEntropyCase> cross_entropy_cases();
 /// With some rows ignored.
 void expect_cross_entropy_as_unfused(const CrossEntropyCase& of, const Launcher& launcher,
                                      c10::Device device);
+
+/// Images [N, C, H, W] and the number of filters, whose gradient's other numbers are in `of`.
+struct FilterGradientCase {
+  enum class Layout { kContiguous, kChannelsLast, kPart };
+
+  std::vector<int64_t> image = {};
+  FilterGradient of = {};
+  Layout of_grad = Layout::kChannelsLast;
+  Layout of_image = Layout::kContiguous;
+  c10::ScalarType type = c10::kFloat;
+};
+
+/// One place, one filter, more filters than a block has, as many taps as can be; strides, padding,
+/// dilation; layouts.
+std::vector<FilterGradientCase> filter_gradient_cases();
+
+/// Expects what libtorch gives in double, and the same bits again.
+void expect_filter_gradient_as_unfused(const FilterGradientCase& of, const Launcher& launcher,
+                                       c10::Device device);
 
 struct MaxPoolCase {
   std::vector<int64_t> sizes = {};

@@ -61,6 +61,25 @@ TEST(SideStreamTest, GradientsOfWeightsAreMadeBesideTheOthersAndAwaitedByTheUpda
                           "weight", "update", "join", "update", "update"));
 }
 
+TEST(SideStreamTest, SoAreThoseOfFiltersOverFewChannels) {
+  const at::Tensor w = at::randn({8, 3, 3, 3}).set_requires_grad(true);
+  Trace trace = trace_of({at::randn({2, 3, 5, 5})}, {w}, [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor x = in[0].detach().set_requires_grad(true);
+    const at::Tensor y = at::conv2d(x.exp().sin().cos(), w, {}, 1, 1).tanh();
+    const auto gradients = torch::autograd::grad({y.sum()}, {w, x});
+    const at::NoGradGuard no_grad;
+    at::Tensor(w).sub_(gradients[0], 0.1);
+    return {{"x", gradients[1]}};
+  });
+  EXPECT_EQ(fuse_filter_gradients(trace, at::kCPU), 1);
+  use_side_stream(trace, at::kCPU);
+  const std::vector<std::string> names = operators(trace);
+  const auto found = std::find(names.begin(), names.end(), "tensorpack::filter_gradient");
+  EXPECT_THAT(std::vector<std::string>(found - 1, found + 3),
+              ElementsAre("tensorpack::begin_side_stream", "tensorpack::filter_gradient",
+                          "tensorpack::end_side_stream", "aten::convolution_backward"));
+}
+
 TEST(SideStreamTest, TheResultIsTheSame) {
   const Convolutions net;
   Trace trace = net.step(image());

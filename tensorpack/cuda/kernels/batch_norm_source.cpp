@@ -7,21 +7,6 @@
 namespace tensorpack::cuda {
 namespace {
 
-// See Note [Kernels that overlap]. The result of a kernel of sums is what the next one begins with,
-// so that this one's blocks may take the places of those that are done.
-constexpr const char* kOverlap = R"cuda(
-__device__ __forceinline__ void wait_for_kernel_before() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ void let_next_kernel_start() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-)cuda";
-
 constexpr const char* kNormal = R"cuda(
 // y = (x - mean) * factor + offset, of W columns.
 struct Normal {
@@ -201,7 +186,7 @@ batch_norm_backward_result(const T* __restrict__ x, const T* __restrict__ grad,
 
 // What the kernels of one tensor have in common.
 std::string head(const ColumnPlan& plan, int unroll) {
-  return prelude() + kOverlap +
+  return prelude() + kernel_overlap() +
          fmt::format("using T = {};\nconstexpr int W = {}, U = {}, kThreads = {};\n",
                      kernel_type(plan.type), plan.width, unroll, ColumnPlan::kThreads);
 }

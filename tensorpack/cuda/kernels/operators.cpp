@@ -10,6 +10,7 @@
 #include "tensorpack/cuda/kernels/bias_relu.h"
 #include "tensorpack/cuda/kernels/column_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
+#include "tensorpack/cuda/kernels/filter_gradient.h"
 #include "tensorpack/cuda/kernels/fold_image.h"
 #include "tensorpack/cuda/kernels/kernel_list.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
@@ -139,6 +140,20 @@ CrossEntropyResults run_cross_entropy(const at::Tensor& logits, const at::Tensor
       [&] { return cross_entropy_unfused(arguments); });
 }
 
+std::tuple<at::Tensor, at::Tensor> run_filter_gradient(
+    const at::Tensor& grad, const at::Tensor& image, at::IntArrayRef size, at::IntArrayRef strides,
+    at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool bias) {
+  const FilterGradient of{.size = size.vec(),
+                          .strides = strides.vec(),
+                          .stride = stride.vec(),
+                          .padding = padding.vec(),
+                          .dilation = dilation.vec(),
+                          .bias = bias};
+  return choose(
+      grad, [&](const Launcher& launcher) { return filter_gradient(grad, image, of, launcher); },
+      [&] { return filter_gradient_unfused(grad, image, of); });
+}
+
 at::Tensor run_fold_image(const at::Tensor& image, at::IntArrayRef padding, at::IntArrayRef size,
                           int64_t channels) {
   const ImageFold fold{padding.vec(), size.vec(), channels};
@@ -235,6 +250,7 @@ bool launches_kernels(const c10::OperatorHandle& op) {
       "bias_relu_backward",
       "column_sum",
       "cross_entropy",
+      "filter_gradient",
       "fold_image",
       "layer_norm",
       "layer_norm_backward",
@@ -260,6 +276,7 @@ c10::OperatorHandle bias_relu_operator() { return find("tensorpack::bias_relu");
 c10::OperatorHandle bias_relu_backward_operator() { return find("tensorpack::bias_relu_backward"); }
 c10::OperatorHandle column_sum_operator() { return find("tensorpack::column_sum"); }
 c10::OperatorHandle cross_entropy_operator() { return find("tensorpack::cross_entropy"); }
+c10::OperatorHandle filter_gradient_operator() { return find("tensorpack::filter_gradient"); }
 c10::OperatorHandle fold_image_operator() { return find("tensorpack::fold_image"); }
 c10::OperatorHandle folded_convolution_operator() { return find("tensorpack::folded_convolution"); }
 c10::OperatorHandle folded_weight_gradient_operator() {
@@ -295,6 +312,9 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
   library.def(
       "cross_entropy(Tensor logits, Tensor target, Tensor loss_grad, bool mean, int ignore_index, "
       "ScalarType grad_type) -> (Tensor, Tensor, Tensor)");
+  library.def(
+      "filter_gradient(Tensor grad, Tensor image, int[] size, int[] strides, int[] stride, "
+      "int[] padding, int[] dilation, bool bias) -> (Tensor, Tensor)");
   library.def("fold_image(Tensor image, int[] padding, int[] size, int channels) -> Tensor");
   library.def("folded_convolution(Tensor folded, Tensor weight) -> Tensor");
   library.def("folded_weight_gradient(Tensor grad, Tensor folded, Tensor weight) -> Tensor");
@@ -323,6 +343,7 @@ TORCH_LIBRARY_IMPL(tensorpack, CompositeExplicitAutograd, library) {
   library.impl("bias_relu_backward", run_bias_relu_backward);
   library.impl("column_sum", run_column_sum);
   library.impl("cross_entropy", run_cross_entropy);
+  library.impl("filter_gradient", run_filter_gradient);
   library.impl("fold_image", run_fold_image);
   library.impl("folded_convolution", folded_convolution);
   library.impl("folded_weight_gradient", folded_weight_gradient);

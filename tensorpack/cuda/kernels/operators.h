@@ -17,6 +17,7 @@ c10::OperatorHandle bias_relu_operator();
 c10::OperatorHandle bias_relu_backward_operator();
 c10::OperatorHandle column_sum_operator();
 c10::OperatorHandle cross_entropy_operator();
+c10::OperatorHandle filter_gradient_operator();
 c10::OperatorHandle fold_image_operator();
 c10::OperatorHandle folded_convolution_operator();
 c10::OperatorHandle folded_weight_gradient_operator();

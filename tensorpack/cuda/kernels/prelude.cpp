@@ -69,6 +69,19 @@ __device__ __forceinline__ float not_a_number() { return __uint_as_float(0x7fc00
 __device__ __forceinline__ float relu(float v) { return v <= 0.f ? 0.f : v; }
 )cuda";
 
+constexpr const char* kOverlap = R"cuda(
+__device__ __forceinline__ void wait_for_kernel_before() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void let_next_kernel_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+)cuda";
+
 }  // namespace
 
 bool has_kernel_type(c10::ScalarType type) {
@@ -82,5 +95,6 @@ std::string kernel_type(c10::ScalarType type) {
 }
 
 std::string prelude() { return kTypes; }
+std::string kernel_overlap() { return kOverlap; }
 
 }  // namespace tensorpack::cuda

@@ -17,4 +17,7 @@ std::string kernel_type(c10::ScalarType type);
 /// C++ that a host's compiler takes, given the few names a device has built in.
 std::string prelude();
 
+/// wait_for_kernel_before() and let_next_kernel_start(). See Note [Kernels that overlap].
+std::string kernel_overlap();
+
 }  // namespace tensorpack::cuda

@@ -41,6 +41,10 @@ int fuse_column_sums(Trace& trace, c10::DeviceType device = c10::kCUDA);
 /// casts around them; returns into how many operators.
 int fuse_cross_entropy(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
+/// Puts gradients of filters over small batches of images of few channels in place of libtorch's;
+/// returns how many. See Note [Gradients of filters].
+int fuse_filter_gradients(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
 /// Fuses layer norm, forward and backward, with the additions and casts around it; returns into how
 /// many operators. See Note [Fusing layer norm].
 int fuse_layer_norm(Trace& trace, c10::DeviceType device = c10::kCUDA);

@@ -13,6 +13,13 @@ bool is_column_image(const Value& value, c10::DeviceType device) {
          is_column_matrix(value.sizes, value.strides);
 }
 
+std::vector<int64_t> height_and_width(const Node& node, size_t argument) {
+  const c10::IValue& literal = node.arguments.at(argument).literal;
+  if (!literal.isIntList()) return {};
+  const std::vector<int64_t> given = literal.toIntVector();
+  return given.size() == 1 ? std::vector<int64_t>{given[0], given[0]} : given;
+}
+
 void move_bias_gradient(TraceEditor& editor, int32_t convolution, int32_t here, ValueId grad) {
   Node& node = editor.edit(convolution);
   const ValueId bias_gradient = result_at(node, 2);

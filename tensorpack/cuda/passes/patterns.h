@@ -2,12 +2,17 @@
 // What passes that look for patterns need on CUDA, besides graph/patterns.h.
 #pragma once
 
+#include <vector>
+
 #include "tensorpack/graph/patterns.h"
 
 namespace tensorpack::cuda {
 
 /// True for images in channels_last on the device, whose columns the kernels can sum.
 bool is_column_image(const Value& value, c10::DeviceType device);
+
+/// Numbers for height and width that an argument gives; nothing if they are not known.
+std::vector<int64_t> height_and_width(const Node& node, size_t argument);
 
 /// Has a node of its own, at `here`, sum up `grad` for the bias, in place of the node
 /// `convolution`, which is a convolution's backward.

@@ -70,6 +70,7 @@ int32_t first_use(const TraceEditor& editor, int32_t position) {
 
 bool is_small(const TraceEditor& editor, int32_t position, c10::DeviceType device) {
   const Node& node = editor.node(position);
+  if (is_op(node, "tensorpack::filter_gradient")) return true;
   const bool is_convolution = is_op(node, "aten::convolution_backward");
   if (!is_convolution && !is_op(node, "aten::mm")) return false;
   if (is_convolution && !node.arguments[kConvolutionOutputMask].literal.isBoolList()) return false;
