@@ -193,7 +193,7 @@ std::vector<FilterGradientCase> filter_gradient_cases() {
           {{1, 2, 1, 1}, filters({1, 2, 1, 1}, 1, 0, true)},
           {{2, 1, 6, 6}, uneven, kContiguous, kChannelsLast},
           {{2, 3, 9, 9}, filters({7, 3, 3, 3}, 2, 1), kChannelsLast, kContiguous, c10::kBFloat16},
-          {{2, 2, 9, 8}, filters({16, 2, 8, 7}, 1, 1)},
+          {{7, 2, 9, 8}, filters({16, 2, 8, 7}, 1, 1)},
           {{40, 1, 7, 7}, filters({16, 1, 3, 3}, 1, 0)}};
 }
 

@@ -60,23 +60,27 @@ struct Tile {
         }
       }
     } else {
+      const int first = first_filter + aside;
+      const T* const place = grad + (n * GN + first * GK + y * GY + x * GX);
 #pragma unroll
       for (int i = 0; i < kValues; ++i) {
-        const int k = first_filter + aside + i * kAside;
-        const Index from = n * GN + k * GK + y * GY + x * GX;
         values[i] = {};
-        if (row < rows && k < K) values[i] = grad[from];
+        if (row < rows && first + i * kAside < K) values[i] = place[i * kAside * GK];
       }
     }
+    const T* const corner = image + (n * IN + top * IH + left * IW);
 #pragma unroll
-    for (int i = 0; i < kPatches; ++i) {
-      const unsigned tap = aside + i * kAside;
-      const int c = tap / (R * S), r = tap / S % R, s = tap % S;
-      const int h = top + r * DY, w = left + s * DX;
-      const Index from = n * IN + c * IC + h * IH + w * IW;
-      patches[i] = {};
-      // As unsigned, what is below zero is large.
-      if (row < rows && c < C && (unsigned)h < H && (unsigned)w < WIDTH) patches[i] = image[from];
+    for (int a = 0; a < kAside; ++a) {
+      if (a != aside) continue;  // so that all about a tap is constant
+#pragma unroll
+      for (int i = 0; i < kPatches; ++i) {
+        const int tap = a + i * kAside, c = tap / (R * S), r = tap / S % R, s = tap % S;
+        const unsigned h = top + r * DY, w = left + s * DX;  // large, if they are below zero
+        patches[i] = {};
+        if (row < rows && c < C && h < H && w < WIDTH) {
+          patches[i] = corner[c * IC + r * DY * IH + s * DX * IW];
+        }
+      }
     }
   }
 
@@ -233,8 +237,10 @@ FilterPlan plan_for(const FilterGradient& of) {
                   .filter_tiles = divide_up(filters, kMostFilters)};
   const int64_t team = plan.filter_groups * plan.tap_groups;
   while (plan.teams < kMostTeams && 2 * plan.teams * team <= kThreads) plan.teams *= 2;
-  // Four for each team, and enough to be busy with while the next ones come into registers.
-  plan.rows = std::max<int64_t>(4 * plan.teams, taps <= kManyTaps ? 64 : 32);
+  // At least four for each team. The next tile waits in registers, where many taps take many; with
+  // few of them, there should be enough to do until it has come.
+  plan.rows = taps > kManyTaps ? std::max<int64_t>(4 * plan.teams, 32)
+                               : std::clamp<int64_t>(8 * plan.teams, 64, 128);
   return plan;
 }
 
