@@ -383,6 +383,15 @@ TEST_F(FilterGradientsTest, OthersStayAsTheyAre) {
   EXPECT_EQ(fuse_filter_gradients(trace_, at::kCPU), 0) << "large";
 }
 
+TEST_F(FilterGradientsTest, AreSwitchedByTheirOption) {
+  for (const bool wanted : {true, false}) {
+    trace([](const at::Tensor& x, const at::Tensor& w) { return at::conv2d(x, w, {}, 1, 1); },
+          at::randn({2, 3, 9, 8}), {8, 3, 3, 3}, false);
+    optimize(trace_, {"y", "0"}, {.few_channels = wanted, .device = at::kCPU});
+    EXPECT_EQ(count(trace_, "tensorpack::filter_gradient"), wanted ? 1 : 0);
+  }
+}
+
 TEST_F(FilterGradientsTest, OfFoldedImagesAreLeftToThose) {
   const auto image = at::randn({2, 3, 9, 8}).contiguous(at::MemoryFormat::ChannelsLast);
   trace([](const at::Tensor& x, const at::Tensor& w) { return at::conv2d(x, w, {}, 2, 1); }, image,

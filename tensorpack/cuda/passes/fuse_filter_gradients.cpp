@@ -14,18 +14,6 @@ constexpr int64_t kMostImageChannels = 4;
 // cuDNN's kernels for small ones take long to begin and to end; its tensor cores win later.
 constexpr double kMostFilterOperations = 5e8;
 
-// Arguments of aten::convolution_backward.
-enum : size_t {
-  kGrad,
-  kInput,
-  kWeight,
-  kStride = 4,
-  kPadding,
-  kDilation,
-  kTransposed,
-  kGroups = 9
-};
-
 class FilterGradients {
  public:
   FilterGradients(Trace& trace, c10::DeviceType device) : editor_(trace), device_(device) {}
@@ -41,6 +29,10 @@ class FilterGradients {
   }
 
  private:
+  // Arguments of aten::convolution_backward.
+  static constexpr size_t kGrad = 0, kInput = 1, kStride = 4, kPadding = 5, kDilation = 6,
+                          kTransposed = 7, kGroups = 9;
+
   static bool is_transposed(const Node& node) {
     return node.arguments[kTransposed].literal.toBool();
   }
