@@ -3,7 +3,7 @@
 
 namespace tensorpack::cuda {
 
-/// Has the linker keep the operators of Note [A side stream] on CUDA.
+/// Has the linker keep the operators of Note [Side streams] on CUDA.
 void link_side_stream();
 
 }  // namespace tensorpack::cuda

@@ -65,7 +65,7 @@ int fuse_pointwise(Trace& trace, c10::DeviceType device = c10::kCUDA);
 int recompute(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
 /// Has small gradients of weights computed beside the rest of the backward pass. Comes last. See
-/// Note [A side stream].
+/// Note [Side streams].
 void use_side_stream(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
 /// What CUDA devices run: the general optimize(), then the passes above.
