@@ -9,6 +9,16 @@ namespace tensorpack::cuda {
 /// True for images in channels_last on the device, whose columns the kernels can sum.
 bool is_column_image(const Value& value, c10::DeviceType device);
 
+/// True if somebody writes the value between the nodes `first` and `last`.
+bool is_written_between(const TraceEditor& editor, ValueId id, int32_t first, int32_t last);
+
+/// Has the node `convolution` not add its bias.
+void drop_bias(TraceEditor& editor, int32_t convolution);
+
+/// Has the node `convolution`, a convolution's backward, not sum up for the bias. Returns the
+/// gradient that another node must make from then on.
+ValueId drop_bias_gradient(TraceEditor& editor, int32_t convolution);
+
 /// Has a node of its own, at `here`, sum up `grad` for the bias, in place of the node
 /// `convolution`, which is a convolution's backward.
 void move_bias_gradient(TraceEditor& editor, int32_t convolution, int32_t here, ValueId grad);
