@@ -286,6 +286,8 @@ TEST_F(FoldedImagesTest, OthersStayAsTheyAre) {
   EXPECT_EQ(fold_images(trace_, at::kCPU), 0);
   trace({2, 8, 8, 8}, {8, 8, 3, 3}, 2, 1);
   EXPECT_EQ(fold_images(trace_, at::kCPU), 0);
+  trace({2, 3, 8, 8}, {8, 3, 2, 2}, 2, 0);  // oneDNN 2.6 does not bear 1x1
+  EXPECT_EQ(fold_images(trace_, at::kCPU), 0);
 }
 
 }  // namespace
