@@ -8,9 +8,11 @@
 #include "tensorpack/cuda/jit.h"
 #include "tensorpack/cuda/kernels/batch_norm.h"
 #include "tensorpack/cuda/kernels/bias_relu.h"
+#include "tensorpack/cuda/kernels/cast.h"
 #include "tensorpack/cuda/kernels/column_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
 #include "tensorpack/cuda/kernels/device_launcher.h"
+#include "tensorpack/cuda/kernels/filter_gradient.h"
 #include "tensorpack/cuda/kernels/kernel_list.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
 #include "tensorpack/cuda/kernels/max_pool.h"
@@ -59,6 +61,12 @@ at::Tensor image(int64_t channels, int64_t side, int64_t batch = 256,
 
 at::Tensor vector(int64_t channels) { return at::rand({channels}, at::kCUDA); }
 
+// What relu let pass of such an image.
+at::Tensor bits_like(const at::Tensor& image) {
+  const int64_t bytes = cuda::relu_bits_size(image.scalar_type(), image.numel());
+  return at::randint(256, {bytes}, image.options().dtype(at::kByte));
+}
+
 Figure batch_norm(const Stopwatch& watch, int64_t channels, int64_t side) {
   const cuda::Launcher& launch = launcher();
   const at::Tensor counters = cuda::make_counters(at::kCUDA);
@@ -86,10 +94,10 @@ Figure batch_norm_backward(const Stopwatch& watch, int64_t channels, int64_t sid
   double passes = 5;  // two reads for the sums, two reads and a write for the result
   if (residual) {
     a.other = image(channels, side);
-    a.output = image(channels, side);
-    a.mask = cuda::ReluMask::kOfOutput;
+    a.output = bits_like(a.input);
+    a.mask = cuda::ReluMask::kOfBits;
     a.keep_masked = true;
-    passes = 8;  // four reads and a write, then two reads and a write
+    passes = 7;  // three reads and a write, then two reads and a write; bits are next to nothing
   }
   return against_copy(watch, passes * static_cast<double>(a.input.nbytes()),
                       [=, &launch] { cuda::batch_norm_act_backward(a, counters, launch); });
@@ -140,8 +148,9 @@ Figure batch_norm_of_resnet50(const Stopwatch& watch, int64_t batch, at::ScalarT
     if (residual) {
       forward.residual = draw();
       backward.other = draw();
-      backward.output = draw();
-      backward.mask = cuda::ReluMask::kOfOutput;
+      forward.keep_bits = true;
+      backward.output = bits_like(forward.input);
+      backward.mask = cuda::ReluMask::kOfBits;
       backward.keep_masked = true;
     } else if (forward.relu) {
       backward.mask = cuda::ReluMask::kOfInput;
@@ -153,8 +162,8 @@ Figure batch_norm_of_resnet50(const Stopwatch& watch, int64_t batch, at::ScalarT
       }
     });
     counts.push_back(layers.count);
-    // Three passes over the data forward and five backward, or four and eight.
-    bytes += layers.count * (residual ? 12 : 8) * bytes_of(forward.input);
+    // Three passes over the data forward and five backward, or four and seven.
+    bytes += layers.count * (residual ? 11 : 8) * bytes_of(forward.input);
   }
   {
     const cuda::KernelList kernels(launch.multiprocessors());
@@ -239,6 +248,16 @@ Figure bias_relu(const Stopwatch& watch, bool backward) {
   });
 }
 
+// Of a first layer with 64 filters over CIFAR's images.
+Figure filter_gradient(const Stopwatch& watch) {
+  const cuda::Launcher& launch = launcher();
+  const at::Tensor grad = image(64, 32, 256, at::kFloat);
+  const at::Tensor images = at::randn({256, 3, 32, 32}, at::kCUDA);
+  const cuda::FilterGradient of{.size = {64, 3, 3, 3}, .strides = {27, 9, 3, 1}, .padding = {1, 1}};
+  return against_copy(watch, bytes_of(grad) + bytes_of(images),
+                      [=, &launch] { cuda::filter_gradient(grad, images, of, launch); });
+}
+
 // What GPT-2's layers make of 16 x 1024 words, between their two products of matrices.
 at::Tensor hidden() {
   return at::randn({16384, 3072}, at::TensorOptions(at::kCUDA).dtype(at::kBFloat16));
@@ -274,24 +293,43 @@ Figure pointwise_sum(const Stopwatch& watch) {
   });
 }
 
-// AdamW of as much as GPT-2's layers have, from gradients of 16 bits.
+// As much as the weights of GPT-2's layers.
+constexpr double kWeights = 36.0 * 3072 * 768;
+
+std::vector<at::Tensor> weights(at::ScalarType type) {
+  std::vector<at::Tensor> found;
+  for (int i = 0; i < 36; ++i) {
+    found.push_back(at::rand({3072, 768}, at::TensorOptions(at::kCUDA).dtype(type)));
+  }
+  return found;
+}
+
+Figure cast(const Stopwatch& watch) {
+  const cuda::Launcher& launch = launcher();
+  const cuda::CastArguments a{.tensors = weights(at::kFloat), .type = at::kBFloat16};
+  return against_copy(watch, (4 + 2) * kWeights, [=, &launch] { cuda::cast(a, launch); });
+}
+
+Figure cast_against_libtorch(const Stopwatch& watch) {
+  const cuda::Launcher& launch = launcher();
+  const cuda::CastArguments a{.tensors = weights(at::kFloat), .type = at::kBFloat16};
+  const auto step = [=, &launch] { cuda::cast(a, launch); };
+  step();  // compiles
+  return watch.compare({.ours = on_device(step),
+                        .peer = on_device([=] { cuda::cast_unfused(a); }),
+                        .peer_name = "libtorch's copies of many tensors"});
+}
+
+// AdamW, from gradients of 16 bits.
 Figure update(const Stopwatch& watch) {
   const cuda::Launcher& launch = launcher();
-  const auto tensors = [](at::ScalarType type) {
-    std::vector<at::Tensor> found;
-    for (int i = 0; i < 36; ++i) {
-      found.push_back(at::rand({3072, 768}, at::TensorOptions(at::kCUDA).dtype(type)));
-    }
-    return found;
-  };
-  const cuda::UpdateTensors all{.variables = tensors(at::kFloat),
-                                .gradients = tensors(at::kBFloat16),
-                                .slots = {tensors(at::kFloat), tensors(at::kFloat)}};
+  const cuda::UpdateTensors all{.variables = weights(at::kFloat),
+                                .gradients = weights(at::kBFloat16),
+                                .slots = {weights(at::kFloat), weights(at::kFloat)}};
   const at::Tensor lr = at::full({}, 1e-6, at::kCUDA);
   const at::Tensor step = at::ones({}, at::kCUDA);
-  const double elements = 36.0 * 3072 * 768;
   // Three are read and written in 32 bits, and the gradients read.
-  return against_copy(watch, (3 * 8 + 2) * elements, [=, &launch] {
+  return against_copy(watch, (3 * 8 + 2) * kWeights, [=, &launch] {
     cuda::adam_update(all, lr, step, {.weight_decay = 0.01, .decoupled = true}, launch);
   });
 }
@@ -323,7 +361,10 @@ void add_fused_benchmarks(Suite& suite) {
             [](const Stopwatch& watch) { return bias_relu(watch, false); });
   suite.add("gpu/fused_bias_relu_backward_bandwidth",
             [](const Stopwatch& watch) { return bias_relu(watch, true); });
+  suite.add("gpu/fused_cast_bandwidth", cast);
+  suite.add("gpu/fused_cast_vs_libtorch", cast_against_libtorch);
   suite.add("gpu/fused_column_sum_bandwidth", column_sum);
+  suite.add("gpu/fused_filter_gradient_bandwidth", filter_gradient);
   suite.add("gpu/fused_pointwise_bandwidth", pointwise);
   suite.add("gpu/fused_pointwise_sum_bandwidth", pointwise_sum);
   suite.add("gpu/fused_update_bandwidth", update);

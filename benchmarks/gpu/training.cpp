@@ -25,7 +25,9 @@ SessionOptions session_options(const GpuTask& task) {
   // To measure what a pass is worth, within one run.
   const std::string without = env("TENSORPACK_BENCH_WITHOUT").value_or("");
   if (without == "bias_relu") options.fusion.bias_relu = false;
+  if (without == "casts") options.fusion.batch_casts = false;
   if (without == "convolutions") options.fusion.convolutions = false;
+  if (without == "few_channels") options.fusion.few_channels = false;
   if (without == "pointwise") options.fusion.pointwise = false;
   if (without == "updates") options.fusion.updates = false;
   if (without == "memsets") options.fusion.memsets = false;

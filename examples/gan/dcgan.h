@@ -11,20 +11,16 @@ using namespace tensorpack;  // NOLINT: an example
 /// Features of the noise.
 inline constexpr int64_t kNoise = 64;
 
-/// Doubles height and width.
-inline Tensor deconv(const std::string& name, const Tensor& l, int64_t filters) {
-  VariableScope scope(name);
-  const Tensor w = get_variable("W", {l.size(1), filters, 4, 4}, init::normal(0.02));
-  const Tensor b = get_variable("b", {filters});
-  return torch::conv_transpose2d(l, w, b, /*stride=*/2, /*padding=*/1);
-}
-
 /// Images [N, 28, 28] from noise [N, kNoise].
 inline Tensor generator(const Tensor& z) {
   VariableScope scope("gen");
+  ArgScope doubling(Conv2DTransposeOptions{.kernel_size = 4,
+                                           .strides = 2,
+                                           .padding = Padding::of(1),
+                                           .kernel_init = init::normal(0.02)});
   Tensor l = FullyConnected("fc", z, {.units = 64 * 7 * 7}).view({-1, 64, 7, 7});
-  l = deconv("deconv1", BNReLU("bn0", l), 32);
-  l = deconv("deconv2", BNReLU("bn1", l), 1);
+  l = Conv2DTranspose("deconv1", BNReLU("bn0", l), {.filters = 32});
+  l = Conv2DTranspose("deconv2", BNReLU("bn1", l), {.filters = 1});
   return named("image", torch::sigmoid(l).squeeze(1));
 }
 

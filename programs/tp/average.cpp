@@ -9,6 +9,7 @@
 #include "programs/tp/command.h"
 #include "tensorpack/checkpoint/weights_file.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -27,8 +28,8 @@ void check_same(const std::string& file, const NamedTensors& sum, const NamedTen
              name, first, file);
   }
   TP_CHECK(weights.size() == sum.size(), "tp average",
-           "'{}' has {} tensors and '{}' has {}. Average files of one model.", first, sum.size(),
-           file, weights.size());
+           "'{}' has {} and '{}' has {}. Average files of one model.", first,
+           counted(std::ssize(sum), "tensor"), file, weights.size());
 }
 
 // The mean of what is of a floating type, in double precision; of anything else, the last value.

@@ -34,7 +34,7 @@ NamedTensors back_to(const NamedTensors& like, const NameMap& map, const NamedTe
              name);
   }
   if (!translated.unused.empty()) {
-    fmt::print("{} tensors are not used: {}.\n", translated.unused.size(), join(translated.unused));
+    fmt::print("Not used: {}.\n", join(translated.unused));
   }
   return std::move(translated.ours);
 }
@@ -49,7 +49,7 @@ int convert(const ConvertFlags& flags) {
     if (flags.float32 && tensor.is_floating_point()) tensor = tensor.to(at::kFloat);
   }
   write_weights(flags.output, tensors);
-  fmt::print("{} tensors are in '{}'.\n", tensors.size(), flags.output);
+  fmt::print("Wrote {} to '{}'.\n", counted(std::ssize(tensors), "tensor"), flags.output);
   return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "programs/tp/command.h"
 #include "tensorpack/checkpoint/weights_file.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -33,7 +34,8 @@ std::string difference(const at::Tensor& a, const at::Tensor& b, double toleranc
   const at::Tensor differs = (distance > tolerance) | distance.isnan();
   const auto count = differs.sum().item<int64_t>();
   if (count == 0) return "";
-  return fmt::format("{} of {} elements differ, by up to {:.4g}", count, a.numel(),
+  return fmt::format("it differs in {} of {}, by up to {:.4g}", count,
+                     counted(a.numel(), "element"),
                      distance.nan_to_num(INFINITY).max().item<double>());
 }
 
@@ -62,7 +64,7 @@ int compare(const DiffFlags& flags) {
       lines.push_back(fmt::format("> {}: only in '{}'", name, flags.second));
   }
   for (const std::string& line : lines) fmt::print("{}\n", line);
-  fmt::print("{} tensors are the same, {} are not\n", same, lines.size());
+  fmt::print("{} the same, {} not\n", counted(same, "tensor"), lines.size());
   return lines.empty() ? 0 : 1;
 }
 

@@ -20,6 +20,7 @@
 
 #include "programs/tp/job.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 
@@ -110,8 +111,8 @@ void check_options(LaunchOptions& options) {
   const int slots = count_slots(options.hosts);
   if (options.ranks == 0) options.ranks = slots;
   TP_CHECK(options.ranks >= 1 && options.ranks <= slots, kWhere,
-           "{} ranks do not fit on hosts with {} slots. Name more: -H {}:{}.", options.ranks, slots,
-           options.hosts.front().name, options.ranks);
+           "{} ranks do not fit on hosts with {}. Name more: -H {}:{}.", options.ranks,
+           counted(slots, "slot"), options.hosts.front().name, options.ranks);
   if (options.min_ranks == 0) options.min_ranks = options.ranks;
   TP_CHECK(options.min_ranks >= 1 && options.min_ranks <= options.ranks, kWhere,
            "--min-ranks {} must be between 1 and the number of ranks, {}.", options.min_ranks,
@@ -128,7 +129,9 @@ class Launcher {
       const int status = run_attempt(attempt, options_.ranks);
       if (status == 0 || interrupted_) return status;
       if (attempt >= options_.max_restarts) {
-        if (options_.max_restarts > 0) say("given up after {} restarts.", options_.max_restarts);
+        if (options_.max_restarts > 0) {
+          say("given up after {}.", counted(options_.max_restarts, "restart"));
+        }
         return status;
       }
       if (!gather_hosts()) return status;
@@ -139,13 +142,13 @@ class Launcher {
   int run_attempt(int attempt, int wanted) {
     const int ranks = std::min(wanted, count_slots(hosts_));
     if (attempt > 0) {
-      say("starting {} ranks again, attempt {} of {}.", ranks, attempt + 1,
+      say("starting {} again, attempt {} of {}.", counted(ranks, "rank"), attempt + 1,
           options_.max_restarts + 1);
     }
     if (ranks < wanted) {
-      say("going on with {0} ranks instead of {1}: the total batch is {0}/{1} of what it was, and "
+      say("going on with {2} instead of {1}: the total batch is {0}/{1} of what it was, and "
           "each rank takes one part in {0} of the data.",
-          ranks, wanted);
+          ranks, wanted, counted(ranks, "rank"));
     }
     const JobEnd end = run_job(commands(ranks, attempt), signals_, from_seconds(options_.grace));
     interrupted_ = end.signal != 0;
@@ -245,8 +248,8 @@ class Launcher {
         say("no answer from {} for {} s.", missing, options_.host_timeout);
         const bool enough = count_slots(hosts_) >= options_.min_ranks;
         if (!enough) {
-          say("{} ranks are left, and {} are the fewest to go on with (--min-ranks).",
-              count_slots(hosts_), options_.min_ranks);
+          say("the hosts that are left have {}, and --min-ranks is {}.",
+              counted(count_slots(hosts_), "slot"), options_.min_ranks);
         }
         return enough;
       }

@@ -80,12 +80,13 @@ int show(const ShowFlags& flags) {
     bytes += tensor.nbytes();
   }
   TP_CHECK(rows.size() > 1 || contents.tensors.empty(), "tp show",
-           "no name of the {} tensors in '{}' matches '{}'. Without a pattern all are shown.",
-           contents.tensors.size(), flags.path, flags.pattern);
+           "no tensor in '{}' has a name that matches '{}'. Without a pattern all are shown.",
+           flags.path, flags.pattern);
   for (const auto& [key, text] : contents.texts) fmt::print("{}: {}\n", key, shortened(text));
   if (!contents.texts.empty()) fmt::print("\n");
   print_table(rows);
-  fmt::print("{} tensors, {} elements, {}\n", rows.size() - 1, elements, humanize_bytes(bytes));
+  fmt::print("{}, {}, {}\n", counted(std::ssize(rows) - 1, "tensor"), counted(elements, "element"),
+             humanize_bytes(bytes));
   return 0;
 }
 

@@ -6,6 +6,7 @@
 
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 
@@ -32,8 +33,9 @@ void EarlyStopping::trigger() {
     return;
   }
   if (++worse_ < options_.patience) return;
-  throw StopTraining(fmt::format("'{}' has not become better than {:.5g} in {} reports.",
-                                 options_.stat_name, best_.value_or(value), worse_));
+  throw StopTraining(fmt::format("'{}' has not become better than {:.5g} in {}.",
+                                 options_.stat_name, best_.value_or(value),
+                                 counted(worse_, "report")));
 }
 
 std::string EarlyStopping::save_state() const {

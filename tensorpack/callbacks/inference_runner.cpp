@@ -13,6 +13,7 @@
 #include "tensorpack/utils/error_context.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/progress_meter.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -168,9 +169,9 @@ void InferenceRunner::run_pass(const Take& take) {
   }
   if (const int64_t left_out = input_.left_out() - left_out_before; left_out > 0) {
     log::warning_once(
-        "[InferenceRunner] the last {} datapoints of the data of '{}' made no whole batch and were "
-        "left out. Keep them with {{.remainder = true}}.",
-        left_out, towers_[0].name());
+        "[InferenceRunner] the data of '{}' ended with {} that made no whole batch: left out. Keep "
+        "everything with {{.remainder = true}}.",
+        towers_[0].name(), counted(left_out, "datapoint"));
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 
@@ -37,9 +38,9 @@ std::optional<double> StatMonitorParamSetter::next_value() {
   seen_.push_back(value);
   if (static_cast<int64_t>(seen_.size()) > options_.last_k) seen_.erase(seen_.begin());
   if (static_cast<int64_t>(seen_.size()) < options_.last_k || is_better()) return std::nullopt;
-  log::info(
-      "[StatMonitorParamSetter] '{}' was {:.5g} and has not become better by {} in {} reports.",
-      options_.stat_name, seen_.front(), options_.threshold, options_.last_k);
+  log::info("[StatMonitorParamSetter] '{}' was {:.5g} and has not become better by {} in {}.",
+            options_.stat_name, seen_.front(), options_.threshold,
+            counted(options_.last_k, "report"));
   seen_.clear();
   return options_.value_func(param().get_value());
 }

@@ -11,6 +11,7 @@
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -255,9 +256,9 @@ std::optional<FoundCheckpoint> load_newest_checkpoint(const fs::path& dir) {
     }
   }
   TP_CHECK(paths.empty(), "load_checkpoint",
-           "none of the {} checkpoints in '{}' is whole. Bring one from elsewhere, or delete them "
+           "'{}' has {}, and none that is whole. Bring one from elsewhere, or delete what is there "
            "to start from the beginning.",
-           paths.size(), dir.string());
+           dir.string(), counted(std::ssize(paths), "checkpoint"));
   return std::nullopt;
 }
 

@@ -16,6 +16,7 @@
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/input_file.h"
 #include "tensorpack/utils/share_work.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -106,7 +107,7 @@ struct HeaderInFile {
 };
 
 HeaderInFile read_header(const InputFile& file) {
-  require(file.size() >= kLengthBytes, "it has only {} bytes", file.size());
+  require(file.size() >= kLengthBytes, "it has only {}", counted(file.size(), "byte"));
   std::array<char, kLengthBytes> length_bytes;
   require(file.read(0, length_bytes.data(), kLengthBytes), "it cannot be read");
   const uint64_t length = from_little_endian(length_bytes);

@@ -4,12 +4,16 @@
 #include <ATen/ATen.h>
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/cuda/CUDAGuard.h>
 
+#include <functional>
+
+#include "tensorpack/cuda/driver.h"
+#include "tensorpack/cuda/jit.h"
 #include "tensorpack/cuda/kernels/device_launcher.h"
 #include "tensorpack/cuda/memset_nodes.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack::cuda {
 namespace {
@@ -58,7 +62,7 @@ void replace_memsets_of(void* graph) {
   if (device_launcher() == nullptr) return;
   try {
     const int replaced = replace_memsets(graph, function_of(fill_source()), driver());
-    log::debug("{} memsets of a captured graph became kernels.", replaced);
+    log::debug("Kernels took the place of {} in a captured graph.", counted(replaced, "memset"));
   } catch (const Error& error) {
     log::warning_once("Memsets stay in captured graphs: {}", error.what());
   }

@@ -41,7 +41,6 @@ Driver open_driver() {
   library.find(driver.function, "cuModuleGetFunction");
   library.find(driver.set_attribute, "cuFuncSetAttribute");
   library.find(driver.launch, "cuLaunchKernel");
-  library.find(driver.launch_with, "cuLaunchKernelEx");
   library.find(driver.error_text, "cuGetErrorString");
   library.find(driver.graph_nodes, "cuGraphGetNodes");
   library.find(driver.node_type, "cuGraphNodeGetType");

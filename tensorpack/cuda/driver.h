@@ -42,24 +42,6 @@ struct KernelNodeParameters {
   void** extra = nullptr;
 };
 
-// CUlaunchAttribute of cuda.h, of the kind that lets kernels overlap.
-struct alignas(8) OverlapAttribute {
-  int id = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-  char unused[4] = {};
-  int is_allowed = 1;
-  char rest[60] = {};
-};
-
-// CUlaunchConfig of cuda.h.
-struct LaunchParameters {
-  unsigned grid[3] = {1, 1, 1};
-  unsigned block[3] = {1, 1, 1};
-  unsigned shared_bytes = 0;
-  void* stream = nullptr;
-  OverlapAttribute* attributes = nullptr;
-  unsigned attribute_count = 0;
-};
-
 // As in cuda.h.
 struct Driver {
   int (*current_device)(int* device) = nullptr;
@@ -70,8 +52,6 @@ struct Driver {
   int (*launch)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                 unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream,
                 void** arguments, void** extra) = nullptr;
-  int (*launch_with)(const LaunchParameters* parameters, void* function, void** arguments,
-                     void** extra) = nullptr;
   int (*error_text)(int result, const char** text) = nullptr;
   int (*graph_nodes)(void* graph, void** nodes, size_t* count) = nullptr;
   int (*node_type)(void* node, int* type) = nullptr;

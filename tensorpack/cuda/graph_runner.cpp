@@ -2,39 +2,26 @@
 #include "tensorpack/cuda/graph_runner.h"
 
 #include <ATen/ATen.h>
-#include <ATen/cuda/CUDAEvent.h>
+#include <ATen/core/CachingHostAllocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <fmt/format.h>
-#include <torch/version.h>
 
 #include <algorithm>
 #include <future>
 
+#include "tensorpack/cuda/stream_order.h"
 #include "tensorpack/graph/exchange.h"
 #include "tensorpack/graph/phase_log.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8)
-#define TENSORPACK_HAS_HOST_ALLOCATOR
-#include <ATen/core/CachingHostAllocator.h>
-#else
-#include <ATen/cuda/CachingHostAllocator.h>
-#endif
-
 namespace tensorpack::cuda {
 namespace {
 
 // Page-locked memory of the host in which state was kept during verification.
-void release_host_memory() {
-#ifdef TENSORPACK_HAS_HOST_ALLOCATOR
-  at::getHostAllocator(at::kCUDA)->empty_cache();
-#else
-  at::cuda::CachingHostAllocator_emptyCache();
-#endif
-}
+void release_host_memory() { at::getHostAllocator(at::kCUDA)->empty_cache(); }
 
 std::vector<at::Tensor> copies_of(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> copies;
@@ -56,12 +43,6 @@ class [[nodiscard]] Detour {
   Detour& operator=(const Detour&) = delete;
 
  private:
-  static void order(c10::cuda::CUDAStream before, c10::cuda::CUDAStream after) {
-    at::cuda::CUDAEvent event;
-    event.record(before);
-    event.block(after);
-  }
-
   c10::cuda::CUDAStream outer_;
   c10::cuda::CUDAStream stream_;
   c10::cuda::CUDAStreamGuard guard_;
@@ -127,12 +108,11 @@ std::string describe(const Node& node, const Value& value) {
   const std::string what = value.kind == ValueKind::kVariable ? "the variable '" + value.name + "'"
                            : value.kind == ValueKind::kInput  ? "the input '" + value.name + "'"
                                                               : "a tensor";
-  return fmt::format("{}{} works on {} in host memory", node.op_name(),
-                     node.scope.empty() ? "" : " in scope '" + node.scope + "'", what);
+  return fmt::format("{}{} works on {} in host memory", node.op_name(), in_scope(node.scope), what);
 }
 
-}  // namespace
-
+// Why a program cannot be captured, as far as its operators tell: what is computed on the host
+// would be frozen.
 std::optional<std::string> obstacle_to_capture(const Trace& trace) {
   for (const Node& node : trace.nodes) {
     std::optional<std::string> obstacle;
@@ -146,8 +126,6 @@ std::optional<std::string> obstacle_to_capture(const Trace& trace) {
   }
   return std::nullopt;
 }
-
-namespace {
 
 // Taken out only where the rest can then be captured: where variables are on the host, towers that
 // share them keep an order that this would change.

@@ -15,10 +15,6 @@
 
 namespace tensorpack::cuda {
 
-/// Why a program cannot be captured, as far as its operators tell: what is computed on the host
-/// would be frozen.
-std::optional<std::string> obstacle_to_capture(const Trace& trace);
-
 /// Runs a program operator by operator the first time, as a warm-up, captures it the second time,
 /// and launches the captured work from then on. Every run is a real one. A program that cannot be
 /// captured is run operator by operator for good, and the log says why.

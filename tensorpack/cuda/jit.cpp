@@ -13,7 +13,6 @@
 
 #include "tensorpack/cuda/driver.h"
 #include "tensorpack/cuda/kernel_cache.h"
-#include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/thread.h"
 #include "tensorpack/utils/worker_team.h"
@@ -58,13 +57,6 @@ int attribute_of(int device, int attribute) {
 std::string architecture_of(int device) {
   return fmt::format("sm_{}{}", attribute_of(device, kComputeCapabilityMajor),
                      attribute_of(device, kComputeCapabilityMinor));
-}
-
-// See Note [Kernels that overlap].
-bool kernels_can_overlap() {
-  static const bool is_wanted = env("TENSORPACK_KERNEL_OVERLAP").value_or("1") != "0";
-  constexpr int kFirstThatCan = 9;
-  return is_wanted && attribute_of(current_device(), kComputeCapabilityMajor) >= kFirstThatCan;
 }
 
 // One compilation in progress.
@@ -233,18 +225,6 @@ void* function_of(const KernelSource& kernel) { return kernels().function_of(ker
 
 void launch(const KernelSource& kernel, const LaunchShape& shape, void** arguments, void* stream) {
   void* function = kernels().function_of(kernel, shape.shared_bytes);
-  if (kernel.overlaps && kernels_can_overlap()) {
-    OverlapAttribute overlap;
-    const LaunchParameters parameters{.grid = {shape.grid[0], shape.grid[1], 1},
-                                      .block = {shape.block[0], shape.block[1], 1},
-                                      .shared_bytes = shape.shared_bytes,
-                                      .stream = stream,
-                                      .attributes = &overlap,
-                                      .attribute_count = 1};
-    check_driver(driver().launch_with(&parameters, function, arguments, nullptr),
-                 "launch a kernel");
-    return;
-  }
   check_driver(driver().launch(function, shape.grid[0], shape.grid[1], 1, shape.block[0],
                                shape.block[1], 1, shape.shared_bytes, stream, arguments, nullptr),
                "launch a kernel");

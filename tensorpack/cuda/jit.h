@@ -7,11 +7,6 @@
 // $XDG_CACHE_HOME/tensorpack/kernels or ~/.cache/tensorpack/kernels, by source, architecture and
 // version of the compiler; a damaged entry is compiled again. A kernel is loaded at its first
 // launch, which must not be captured: the program's first run sees to that.
-//
-// Note [Kernels that overlap]
-// On devices of compute capability 9 a kernel that waits itself for the one before it may be
-// launched while that one ends: its blocks are then there when they may begin. In a captured graph
-// that becomes an edge of the same kind.
 #pragma once
 
 #include <array>
@@ -25,7 +20,6 @@ namespace tensorpack::cuda {
 struct KernelSource {
   std::string name = {};
   std::string text = {};
-  bool overlaps = false;  ///< waits for the kernel before it, by griddepcontrol.wait
 };
 
 struct LaunchShape {

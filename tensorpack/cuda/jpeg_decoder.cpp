@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 
 #include "tensorpack/cuda/kernels/device_launcher.h"
 #include "tensorpack/cuda/kernels/resample_images.h"
@@ -36,26 +37,21 @@ class NvJpegDecoder {
   NvJpegDecoder() {
     // Some devices have circuits for it, which leave the multiprocessors to the training.
     const bool wants_hardware = env("TENSORPACK_NVJPEG_HARDWARE").value_or("1") != "0";
-    uses_hardware_ =
-        wants_hardware && nvjpeg().create(NvJpeg::kHardware, nullptr, nullptr, 0, &handle_) == 0;
-    if (!uses_hardware_) {
-      check(nvjpeg().create(NvJpeg::kGpuHybrid, nullptr, nullptr, 0, &handle_), "begin");
+    void* handle = nullptr;
+    const bool uses_hardware =
+        wants_hardware && nvjpeg().create(NvJpeg::kHardware, nullptr, nullptr, 0, &handle) == 0;
+    if (!uses_hardware) {
+      check(nvjpeg().create(NvJpeg::kGpuHybrid, nullptr, nullptr, 0, &handle), "begin");
     }
+    handle_ = {handle, nvjpeg().destroy};
     make_state();
     int major = 0;
     int minor = 0;
     nvjpeg().property(0, &major);
     nvjpeg().property(1, &minor);
     log::info("nvJPEG {}.{} decodes images, {}.", major, minor,
-              uses_hardware_ ? "with hardware of its own" : "on the multiprocessors");
+              uses_hardware ? "with hardware of its own" : "on the multiprocessors");
   }
-
-  ~NvJpegDecoder() {
-    nvjpeg().destroy_state(state_);
-    nvjpeg().destroy(handle_);
-  }
-  NvJpegDecoder(const NvJpegDecoder&) = delete;
-  NvJpegDecoder& operator=(const NvJpegDecoder&) = delete;
 
   // Whether what nvJPEG reads of the head of an image agrees with what memory was taken for.
   bool agrees_on_size(const PackedImage& image) const {
@@ -64,7 +60,7 @@ class NvJpegDecoder {
     int widths[4] = {};
     int heights[4] = {};
     const auto* bytes = reinterpret_cast<const unsigned char*>(image.bytes.data());
-    return nvjpeg().image_info(handle_, bytes, image.bytes.size(), &components, &subsampling,
+    return nvjpeg().image_info(handle_.get(), bytes, image.bytes.size(), &components, &subsampling,
                                widths, heights) == 0 &&
            components == 3 && widths[0] == image.size.width && heights[0] == image.size.height;
   }
@@ -82,14 +78,14 @@ class NvJpegDecoder {
     const auto size = static_cast<int>(images.size());
     if (size != size_) {
       const int threads = std::min(affinity_cores(), 8);
-      check(nvjpeg().begin_batches(handle_, state_, size, threads, format), "begin a batch");
+      check(nvjpeg().begin_batches(handle_.get(), state_.get(), size, threads, format),
+            "begin a batch");
       size_ = size;
     }
-    const int result = nvjpeg().decode_batch(handle_, state_, bytes.data(), lengths.data(),
-                                             destinations.data(), stream);
+    const int result = nvjpeg().decode_batch(handle_.get(), state_.get(), bytes.data(),
+                                             lengths.data(), destinations.data(), stream);
     if (result == 0) return true;
     log::warning_once("nvJPEG does not decode a batch ({}); the CPU does.", nvjpeg_error(result));
-    nvjpeg().destroy_state(state_);
     make_state();
     return false;
   }
@@ -103,12 +99,16 @@ class NvJpegDecoder {
 
   void make_state() {
     size_ = 0;
-    check(nvjpeg().create_state(handle_, &state_), "make a state");
+    state_.reset();
+    void* state = nullptr;
+    check(nvjpeg().create_state(handle_.get(), &state), "make a state");
+    state_ = {state, nvjpeg().destroy_state};
   }
 
-  void* handle_ = nullptr;
-  void* state_ = nullptr;
-  bool uses_hardware_ = false;
+  using Handle = std::unique_ptr<void, int (*)(void*)>;
+
+  Handle handle_{nullptr, nullptr};
+  Handle state_{nullptr, nullptr};
   int size_ = 0;  // of the batches that the state is ready for
 };
 

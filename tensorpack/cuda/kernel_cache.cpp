@@ -3,26 +3,19 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
-
 #include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
+#include "tensorpack/utils/hash.h"
 #include "tensorpack/utils/logger.h"
 
 namespace tensorpack::cuda {
 namespace {
 
-// FNV-1a: the same in every process and on every machine.
-uint64_t hash_of(std::string_view text, uint64_t seed = 0xcbf29ce484222325) {
-  for (const char c : text) seed = (seed ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return seed;
-}
-
 // In front of the binary: what it is of, so that equal hashes do no harm, and a check of the rest.
 std::string header_of(std::string_view key, std::string_view binary) {
-  return fmt::format("tensorpack kernel 1\n{} {} {:016x}\n", key.size(), binary.size(),
-                     hash_of(binary, hash_of(key)));
+  return fmt::format("tensorpack kernel 2\n{} {} {:016x}\n", key.size(), binary.size(),
+                     xxh64(binary, xxh64(key)));
 }
 
 }  // namespace
@@ -35,7 +28,7 @@ std::filesystem::path default_kernel_cache() {
 }
 
 std::filesystem::path KernelCache::file_of(std::string_view key) const {
-  return folder_ / fmt::format("{:016x}{:016x}.bin", hash_of(key), hash_of(key, key.size()));
+  return folder_ / fmt::format("{:016x}{:016x}.bin", xxh64(key), xxh64(key, key.size()));
 }
 
 std::optional<std::string> KernelCache::find(std::string_view key) const {

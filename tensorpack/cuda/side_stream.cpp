@@ -2,13 +2,14 @@
 // The operators of Note [A side stream] on CUDA. Captured, forks and joins are edges of the graph.
 #include "tensorpack/cuda/side_stream.h"
 
-#include <ATen/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
 #include <map>
 #include <optional>
 #include <set>
+
+#include "tensorpack/cuda/stream_order.h"
 
 namespace tensorpack::cuda {
 namespace {
@@ -25,12 +26,6 @@ CUDAStream side_of(c10::DeviceIndex device) {
 }
 
 thread_local std::optional<CUDAStream> left;  // while the side stream is the current one
-
-void order(CUDAStream before, CUDAStream after) {
-  at::cuda::CUDAEvent event;
-  event.record(before);
-  event.block(after);
-}
 
 void begin_side_stream(at::TensorList tensors) {
   const CUDAStream side = side_of(tensors[0].device().index());

@@ -6,6 +6,7 @@
 #include "tensorpack/dataflow/format/tfrecord.h"
 #include "tensorpack/dataflow/rng.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -82,7 +83,7 @@ class CacheToDisk final : public DataFlow {
     if (!file_) {
       if (!std::filesystem::exists(path_)) {
         const int64_t count = save_tfrecord(*flow_, path_);
-        log::info("{} datapoints were cached in '{}'.", count, path_.string());
+        log::info("Cached {} in '{}'.", counted(count, "datapoint"), path_.string());
       }
       file_ = std::make_unique<TFRecordData>(path_);
     }

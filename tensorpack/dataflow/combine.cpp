@@ -9,6 +9,7 @@
 #include "tensorpack/dataflow/detail/total_size.h"
 #include "tensorpack/dataflow/rng.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -56,9 +57,9 @@ class Join final : public DataFlow {
     for (size_t i = 1; i < flows_.size(); ++i) {
       const auto size = flows_[i]->size();
       TP_CHECK(!first || !size || *first == *size, "join",
-               "flow 0 has {} datapoints and flow {} has {}. Make them equally long, or end with "
+               "flow 0 has {} and flow {} has {}. Make them equally long, or end with "
                "the shortest by {{.shortest = true}}.",
-               *first, i, *size);
+               counted(*first, "datapoint"), i, *size);
     }
   }
 
@@ -212,8 +213,8 @@ class RandomMix final : public DataFlow {
 
   void check_size(size_t flow, bool is_right) const {
     TP_CHECK(is_right, "random_mix",
-             "flow {} has ended before the {} datapoints that its size() says. Correct size().",
-             flow, sizes_[flow]);
+             "flow {} has ended before the {} that its size() says. Correct size().", flow,
+             counted(sizes_[flow], "datapoint"));
   }
 
   Flows flows_;
@@ -249,7 +250,8 @@ DataFlowPtr random_choose(OwnedList<DataFlow> flows, RandomChooseOptions options
   std::vector<double>& weights = options.weights;
   if (weights.empty()) weights.assign(flows.size(), 1);
   TP_CHECK(weights.size() == flows.size(), "random_choose",
-           "there are {} weights for {} flows. Pass one for each.", weights.size(), flows.size());
+           "{} cannot be chosen by {}. Pass one for each.", counted(std::ssize(flows), "flow"),
+           counted(std::ssize(weights), "weight"));
   const bool are_valid = std::all_of(weights.begin(), weights.end(),
                                      [](double w) { return w >= 0 && std::isfinite(w); });
   TP_CHECK(are_valid && std::accumulate(weights.begin(), weights.end(), 0.0) > 0, "random_choose",

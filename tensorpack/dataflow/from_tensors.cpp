@@ -5,6 +5,7 @@
 #include <torch/types.h>
 
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 
@@ -14,10 +15,10 @@ FromTensors::FromTensors(std::vector<at::Tensor> tensors) : tensors_(std::move(t
     TP_CHECK(tensors_[i].defined() && tensors_[i].dim() > 0, "FromTensors",
              "tensor {} has no rows. Pass tensors of at least one dimension.", i);
     TP_CHECK(tensors_[i].size(0) == tensors_[0].size(0), "FromTensors",
-             "tensor 0 has {} rows and tensor {} has {}: their shapes are [{}] and [{}]. Pass "
+             "tensor 0 has {} and tensor {} has {}: their shapes are [{}] and [{}]. Pass "
              "equally many.",
-             tensors_[0].size(0), i, tensors_[i].size(0), fmt::join(tensors_[0].sizes(), ", "),
-             fmt::join(tensors_[i].sizes(), ", "));
+             counted(tensors_[0].size(0), "row"), i, tensors_[i].size(0),
+             fmt::join(tensors_[0].sizes(), ", "), fmt::join(tensors_[i].sizes(), ", "));
   }
   set_order({tensors_[0].size(0), /*shuffle=*/false, /*seed=*/0});
 }

@@ -8,6 +8,7 @@
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/progress_meter.h"
+#include "tensorpack/utils/string.h"
 #include "tensorpack/utils/timer.h"
 
 namespace tensorpack {
@@ -103,8 +104,8 @@ Speed test_speed(DataFlow& flow, SpeedOptions options) {
   Speed speed{.datapoints_per_second = static_cast<double>(options.count) / seconds,
               .bytes_per_second = static_cast<double>(bytes) / seconds,
               .stages = stage_report(flow)};
-  log::info("{} datapoints in {:.3f} s: {:.4g} per second, {:.4g} MB/s", options.count, seconds,
-            speed.datapoints_per_second, speed.bytes_per_second / 1e6);
+  log::info("{} in {:.3f} s: {:.4g} per second, {:.4g} MB/s", counted(options.count, "datapoint"),
+            seconds, speed.datapoints_per_second, speed.bytes_per_second / 1e6);
   if (!speed.stages.empty()) log::info("Where the time goes:\n{}", format_stages(speed.stages));
   return speed;
 }

@@ -7,6 +7,7 @@
 #include "tensorpack/dataflow/detail/row_stage.h"
 #include "tensorpack/dataflow/rng.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -88,9 +89,9 @@ class Shuffle final : public detail::RowStage {
 
   void check_size(bool is_right) const {
     TP_CHECK(is_right, "shuffle",
-             "a pass of the flow has ended before the {} datapoints that its size() says. Correct "
+             "a pass of the flow has ended before the {} that its size() says. Correct "
              "size(), or leave it out.",
-             *flow().size());
+             counted(*flow().size(), "datapoint"));
   }
 
   void fill() {

@@ -10,6 +10,7 @@
 
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -241,8 +242,8 @@ TokenWindows::TokenWindows(at::Tensor tokens, TokenWindowsOptions options)
   TP_CHECK(options_.length > 0 && options_.stride > 0, "TokenWindows",
            "the length {} and the stride {} must be positive.", options_.length, options_.stride);
   TP_CHECK(tokens_.dim() == 1 && tokens_.size(0) > options_.length, "TokenWindows",
-           "{} tokens in {} dimensions are too few for a window of {} and the token after it.",
-           tokens_.numel(), tokens_.dim(), options_.length);
+           "a window of {} and the token after it do not fit into {} in {}.", options_.length,
+           counted(tokens_.numel(), "token"), counted(tokens_.dim(), "dimension"));
   size_ = (tokens_.size(0) - 1 - options_.length) / options_.stride + 1;
 }
 

@@ -7,6 +7,7 @@
 #include "tensorpack/distributed/detail/rendezvous.h"
 #include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 
@@ -54,7 +55,7 @@ std::chrono::milliseconds default_collective_timeout() {
 std::shared_ptr<ProcessGroup> ProcessGroup::create(ProcessGroupOptions options) {
   const LaunchEnvironment& place = options.environment;
   TP_CHECK(place.size >= 1 && place.rank >= 0 && place.rank < place.size, "ProcessGroup",
-           "there is no rank {} among {} processes.", place.rank, place.size);
+           "there is no rank {} among {}.", place.rank, counted(place.size, "process"));
   TP_CHECK(options.timeout.count() > 0, "ProcessGroup", "the timeout must be positive, got {} ms.",
            options.timeout.count());
   // Most users have one process: they pay nothing.

@@ -33,7 +33,8 @@ class ProgramDump {
       text += fmt::format("tensor {}: {}\n", constant.name, type(constant.id));
     }
     for (const ExportedNode& node : program_.nodes) text += line(node);
-    return text + fmt::format("{} operators, {} of tensors\n", program_.nodes.size(),
+    return text + fmt::format("{}, {} of tensors\n",
+                              counted(std::ssize(program_.nodes), "operator"),
                               humanize_bytes(bytes));
   }
 

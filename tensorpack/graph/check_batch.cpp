@@ -13,9 +13,9 @@ void check_batch_size(const std::vector<TensorSpec>& inputs, const std::vector<a
   std::vector<std::string> names;
   for (const TensorSpec& spec : inputs) names.push_back(spec.name);
   throw make_error("input",
-                   "a datapoint has {} components, the input signature has {} ({}). Make the "
+                   "a datapoint has {}, the input signature has {} ({}). Make the "
                    "dataflow yield one tensor per input.",
-                   batch.size(), inputs.size(), join(names, ", "));
+                   counted(std::ssize(batch), "component"), inputs.size(), join(names, ", "));
 }
 
 void check_batch(const std::vector<TensorSpec>& inputs, const std::vector<at::Tensor>& batch) {

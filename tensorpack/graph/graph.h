@@ -9,6 +9,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <typeindex>
+#include <typeinfo>
 #include <vector>
 
 #include "tensorpack/graph/op.h"
@@ -99,8 +101,14 @@ class Graph {
   Variable& adopt_variable(const std::string& name, const at::Tensor& tensor, VariableRole role,
                            const std::string& tower_prefix = "");
 
-  /// Something that lives as long as the graph, by a key of its owner's choice; null at first.
-  std::shared_ptr<void>& attachment(const std::string& key) { return attachments_[key]; }
+  /// The graph's own T, which lives as long as it does: made by the first call, found by later
+  /// ones.
+  template <typename T>
+  T& attached() {
+    std::shared_ptr<void>& kept = attachments_[typeid(T)];
+    if (!kept) kept = std::make_shared<T>();
+    return *static_cast<T*>(kept.get());
+  }
 
  private:
   void check_not_final(const std::string& name) const;
@@ -114,7 +122,7 @@ class Graph {
   VariableStore variables_;
   Variable* global_step_ = nullptr;
   std::vector<Op> ops_;
-  std::map<std::string, std::shared_ptr<void>> attachments_;
+  std::map<std::type_index, std::shared_ptr<void>> attachments_;
   bool final_ = false;
   bool layout_locked_ = false;
   bool channels_last_used_ = false;

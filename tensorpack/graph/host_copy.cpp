@@ -3,10 +3,6 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-#include <mutex>
-#include <vector>
-
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
@@ -14,10 +10,6 @@
 
 namespace tensorpack {
 namespace {
-
-constexpr int64_t kMostBytes = int64_t{5} << 28;
-constexpr int64_t kChunkBytes = int64_t{1} << 25;
-constexpr int64_t kAlignment = 64;
 
 at::Tensor lock_memory(int64_t bytes) {
   const Timer timer;
@@ -32,83 +24,8 @@ at::Tensor lock_memory(int64_t bytes) {
   }
 }
 
-// Page-locked memory. Locking takes long, so small tensors share a chunk, which lives as long as
-// one of them.
-class LockedMemory {
- public:
-  // Undefined if there is none.
-  at::Tensor take(int64_t bytes) {
-    const std::lock_guard lock(mutex_);
-    const int64_t taken = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    const auto storage = chunk_.lock();
-    if (storage && used_ + taken <= static_cast<int64_t>(storage->nbytes())) {
-      used_ += taken;
-      return at::empty({0}, at::kByte).set_(at::Storage(storage), used_ - taken, {bytes}, {1});
-    }
-    const at::Tensor chunk = next_chunk(std::max(taken, kChunkBytes));
-    if (!chunk.defined()) return {};
-    chunk_ = chunk.storage().getWeakStorageImpl();
-    used_ = taken;
-    return chunk.narrow(0, 0, bytes);
-  }
-
-  // One chunk more, to be taken later. False if there is none.
-  bool lock_ahead() {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!may_lock(kChunkBytes)) return false;
-    }
-    const at::Tensor chunk = lock_memory(kChunkBytes);  // others take what is there meanwhile
-    const std::lock_guard lock(mutex_);
-    if (!remember(chunk)) return false;
-    ahead_.push_back(chunk);
-    return true;
-  }
-
-  void forget_ahead() {
-    const std::lock_guard lock(mutex_);
-    ahead_.clear();
-  }
-
- private:
-  at::Tensor next_chunk(int64_t bytes) {
-    if (bytes == kChunkBytes && !ahead_.empty()) {
-      const at::Tensor chunk = ahead_.back();
-      ahead_.pop_back();
-      return chunk;
-    }
-    if (!may_lock(bytes)) return {};
-    const at::Tensor chunk = lock_memory(bytes);
-    remember(chunk);
-    return chunk;
-  }
-
-  bool may_lock(int64_t bytes) {
-    std::erase_if(chunks_, [](const WeakStorage& chunk) { return chunk.expired(); });
-    for (const WeakStorage& chunk : chunks_) {
-      if (const auto storage = chunk.lock()) bytes += static_cast<int64_t>(storage->nbytes());
-    }
-    return !has_failed_ && bytes <= kMostBytes;
-  }
-
-  bool remember(const at::Tensor& chunk) {
-    has_failed_ |= !chunk.defined();
-    if (chunk.defined()) chunks_.push_back(chunk.storage().getWeakStorageImpl());
-    return chunk.defined();
-  }
-
-  using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
-
-  std::mutex mutex_;
-  std::vector<WeakStorage> chunks_;  // all that are in use
-  std::vector<at::Tensor> ahead_;    // of them, those that nobody took yet
-  WeakStorage chunk_{c10::intrusive_ptr<c10::StorageImpl>()};  // the newest
-  int64_t used_ = 0;                                           // of it
-  bool has_failed_ = false;
-};
-
 LockedMemory& locked_memory() {
-  static LockedMemory memory;
+  static LockedMemory memory({.lock = lock_memory});
   return memory;
 }
 
@@ -127,16 +44,22 @@ at::Tensor host_copy(const at::Tensor& tensor) {
       .copy_(contents);
 }
 
-HostCopiesAhead::HostCopiesAhead(c10::Device device, int64_t bytes) {
-  if (!device.is_cuda()) return;
-  thread_ = std::thread([bytes] {
-    for (int64_t locked = 0; locked < bytes && locked_memory().lock_ahead();) locked += kChunkBytes;
+HostCopiesAhead::HostCopiesAhead(c10::Device device, int64_t bytes)
+    : HostCopiesAhead(locked_memory(), device.is_cuda() ? bytes : 0) {}
+
+HostCopiesAhead::HostCopiesAhead(LockedMemory& memory, int64_t bytes) : memory_(memory) {
+  if (bytes == 0) return;
+  thread_ = StoppableThread("lock memory", [&memory, bytes](const std::stop_token& stop) {
+    for (int64_t locked = 0; locked < bytes; locked += memory.chunk_bytes()) {
+      if (stop.stop_requested() || !memory.lock_ahead()) return;
+    }
   });
 }
 
 HostCopiesAhead::~HostCopiesAhead() {
-  if (thread_.joinable()) thread_.join();
-  locked_memory().forget_ahead();
+  thread_.request_stop();
+  thread_.join();
+  memory_.forget_ahead();
 }
 
 }  // namespace tensorpack

@@ -4,7 +4,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <thread>
+
+#include "tensorpack/graph/locked_memory.h"
+#include "tensorpack/utils/thread.h"
 
 namespace tensorpack {
 
@@ -17,14 +19,17 @@ at::Tensor host_copy(const at::Tensor& tensor);
 /// takes longer than copying. What no copy took is given back when it is destroyed.
 class [[nodiscard]] HostCopiesAhead {
  public:
-  /// Does nothing for copies of what is not on a GPU.
+  /// For host_copy(). Does nothing for copies of what is not on a GPU.
   HostCopiesAhead(c10::Device device, int64_t bytes);
+  /// `memory` must outlive it.
+  HostCopiesAhead(LockedMemory& memory, int64_t bytes);
   ~HostCopiesAhead();
   HostCopiesAhead(const HostCopiesAhead&) = delete;
   HostCopiesAhead& operator=(const HostCopiesAhead&) = delete;
 
  private:
-  std::thread thread_;
+  LockedMemory& memory_;
+  StoppableThread thread_;
 };
 
 }  // namespace tensorpack

@@ -45,11 +45,11 @@ void warn_of_foreign_writes(const Op& op, const Trace& trace) {
   }
   if (shapes.empty()) return;
   log::warning_once(
-      "'{}' changes {} tensors that require gradients but are no variables of the graph, of shapes "
-      "{}, as an optimizer of libtorch does: what they learn is neither saved nor seen by "
-      "predictors. A torch::nn module becomes part of the graph by adopt(); train it with an "
+      "'{}' changes {} requiring gradients outside the variables of the graph, of shape {}, as an "
+      "optimizer of libtorch does: what is learned there is neither saved nor seen by predictors. "
+      "A torch::nn module becomes part of the graph by adopt(); train it with an "
       "optimizer of this library.",
-      op.name(), shapes.size(), join(shapes, ", "));
+      op.name(), counted(std::ssize(shapes), "tensor"), join(shapes, ", "));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -40,8 +41,8 @@ void TensorSpec::check(const at::Tensor& value) const {
 at::Tensor TensorSpec::trial_value(c10::Device device) const {
   Shape extents = trial_shape.empty() ? shape : trial_shape;
   TP_CHECK(extents.size() == shape.size(), "TensorSpec",
-           "trial_shape of '{}' has {} dimensions, its shape has {}. Give both the same rank.",
-           name, extents.size(), shape.size());
+           "trial_shape of '{}' has {}, its shape has {}. Give both the same rank.", name,
+           counted(std::ssize(extents), "dimension"), shape.size());
   for (size_t i = 0; i < extents.size(); ++i) {
     if (extents[i] == -1) extents[i] = i == 0 ? kTrialBatch : kTrialExtent;
   }

@@ -8,6 +8,10 @@ std::string name_of(const c10::OperatorHandle& op) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
 
+std::string in_scope(const std::string& path) {
+  return path.empty() ? "" : " in scope '" + path + "'";
+}
+
 void Trace::erase_nodes(const std::vector<char>& remove) {
   std::vector<int32_t> new_index(nodes.size(), -1);
   size_t kept = 0;

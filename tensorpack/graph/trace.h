@@ -60,6 +60,9 @@ struct Result {
 /// "aten::add.Tensor".
 std::string name_of(const c10::OperatorHandle& op);
 
+/// For messages: " in scope 'conv0'", or nothing outside all scopes.
+std::string in_scope(const std::string& path);
+
 struct Node {
   c10::OperatorHandle op;
   c10::DispatchKeySet keys;  // what was left to dispatch to below the recorder

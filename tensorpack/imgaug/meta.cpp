@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack::imgaug {
 namespace {
@@ -22,8 +23,9 @@ size_t draw_index(const std::vector<double>& probabilities, Rng& rng) {
 void check_choice(size_t augmentors, const std::vector<double>& probabilities) {
   constexpr const char* kName = "RandomChooseAug";
   TP_CHECK(augmentors > 0, kName, "there is nothing to choose from.");
-  TP_CHECK(probabilities.size() == augmentors, kName, "{} augmentors have {} probabilities.",
-           augmentors, probabilities.size());
+  TP_CHECK(probabilities.size() == augmentors, kName, "{} cannot be chosen by a list of {}.",
+           counted(static_cast<int64_t>(augmentors), "augmentor"),
+           counted(std::ssize(probabilities), "number"));
   for (const double probability : probabilities) {
     TP_CHECK(probability >= 0, kName, "{} is no probability.", probability);
   }

@@ -10,6 +10,7 @@
 #include "tensorpack/imgaug/detail/linear.h"
 #include "tensorpack/imgaug/mat.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack::imgaug {
 namespace {
@@ -37,8 +38,8 @@ ImageAugmentor fixed(const char* name, Transform::Function image) {
 // Converts the colours of an image of `channels`.
 at::Tensor convert_colors(const char* where, const at::Tensor& image, int code,
                           int64_t channels = 3) {
-  TP_CHECK(channels_of(image) == channels, where, "this needs an image of {} channels, not of {}.",
-           channels, channels_of(image));
+  TP_CHECK(channels_of(image) == channels, where, "this needs an image of {}, not of {}.",
+           counted(channels, "channel"), channels_of(image));
   const at::Tensor dense = with_dense_rows(image);
   cv::Mat out;
   cv::cvtColor(as_mat(dense), out, code);

@@ -3,6 +3,7 @@
 
 #include "tensorpack/input_source/detail/batch_decoder.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -29,9 +30,9 @@ std::optional<DataPoint> DecodingInput::next() {
   std::optional<DataPoint> batch = source().next();
   if (!batch) return std::nullopt;
   TP_CHECK(batch->size() >= 2, "DecodingInput",
-           "a batch of {} has {} components, and the first two are to be those of encoded_batch(). "
+           "a batch of {} has {}, and the first two are to be those of encoded_batch(). "
            "Put it at the end of the dataflow.",
-           name(), batch->size());
+           name(), counted(std::ssize(*batch), "component"));
   at::Tensor images = decoder_->decode(detail::unpack((*batch)[0], (*batch)[1]));
   batch->erase(batch->begin());
   batch->front() = std::move(images);

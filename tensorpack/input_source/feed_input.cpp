@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/input_source/feed_input.h"
 
+#include <atomic>
+#include <memory>
 #include <semaphore>
 
 #include "tensorpack/dataflow/detail/flow_stream.h"

@@ -28,9 +28,9 @@ std::optional<DataPoint> RemappedInput::next() {
   std::optional<DataPoint> batch = source().next();
   if (!batch) return std::nullopt;
   TP_CHECK(batch->size() == names_.size(), "remap_input_source",
-           "a datapoint of {} has {} components, but {} inputs are named ({}). Name one for each "
+           "a datapoint of {} has {}, and names are given for {} ({}). Name one for each "
            "component.",
-           name(), batch->size(), names_.size(), join(names_, ", "));
+           name(), counted(std::ssize(*batch), "component"), names_.size(), join(names_, ", "));
   DataPoint remapped(inputs_);
   for (size_t i = 0; i < places_.size(); ++i) remapped[places_[i]] = std::move((*batch)[i]);
   return remapped;

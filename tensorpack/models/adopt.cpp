@@ -4,6 +4,9 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "tensorpack/graph/call_scope.h"
@@ -41,13 +44,18 @@ std::vector<Member> members_of(const Module& module) {
   return members;
 }
 
+// The modules of a graph, by their paths with the prefix of the towers that call them.
+struct AdoptedModules {
+  std::map<std::string, std::shared_ptr<Module>> by_path = {};
+};
+
 // The module that towers with this prefix call, made a part of the graph by the first of them.
 std::shared_ptr<Module> module_of_tower(CallScope& call, const std::string& path,
                                         const std::shared_ptr<Module>& module) {
   Graph& graph = call.graph();
   const std::string& prefix = call.options().variable_prefix;
-  std::shared_ptr<void>& kept = graph.attachment(prefix + path);
-  if (kept) return std::static_pointer_cast<Module>(kept);
+  std::shared_ptr<Module>& kept = graph.attached<AdoptedModules>().by_path[prefix + path];
+  if (kept) return kept;
   std::shared_ptr<Module> own = module;
   if (!prefix.empty()) {
     own = module->clone(call.options().device);

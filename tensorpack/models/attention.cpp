@@ -8,6 +8,7 @@
 
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 #include "tensorpack/utils/torch_compat.h"
 
 namespace tensorpack {
@@ -89,9 +90,10 @@ at::Tensor MultiHeadAttention(const std::string& name, const at::Tensor& query,
     const int64_t features = query.size(2);
     const int64_t heads = options.heads.value_or(0);
     TP_CHECK(heads > 0 && features % heads == 0, where,
-             "{} heads do not divide {} features. Set .heads to a divisor.", heads, features);
+             "{} heads do not divide {}. Set .heads to a divisor.", heads,
+             counted(features, "feature"));
     TP_CHECK(key.size(1) == value.size(1), where,
-             "the keys have {} tokens and the values {}. Pass as many.", key.size(1),
+             "the keys have {} and the values {}. Pass as many.", counted(key.size(1), "token"),
              value.size(1));
 
     const std::vector<Projection> projections = {projection("q", features, query.size(2), options),

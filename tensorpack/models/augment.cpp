@@ -9,6 +9,7 @@
 
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -149,8 +150,8 @@ at::Tensor normalize(const at::Tensor& images, const std::vector<double>& mean,
   check_images("normalize", images);
   const auto channels = static_cast<size_t>(images.size(1));
   TP_CHECK(mean.size() == channels && std.size() == channels, "normalize",
-           "images of {} channels need as many means and deviations, got {} and {}.", channels,
-           mean.size(), std.size());
+           "images of {} need as many means and deviations, got {} and {}.",
+           counted(images.size(1), "channel"), mean.size(), std.size());
   std::vector<at::Tensor> normalized;
   for (size_t c = 0; c < channels; ++c) {
     TP_CHECK(std[c] > 0, "normalize", "a deviation cannot be {}.", std[c]);
@@ -168,7 +169,8 @@ at::Tensor color_jitter(const at::Tensor& images, RandomColorOptions options) {
            "brightness {}, contrast {}, saturation {} and hue {} must not be negative.",
            options.brightness, options.contrast, options.saturation, options.hue);
   TP_CHECK((options.saturation == 0 && options.hue == 0) || images.size(1) == 3, "color_jitter",
-           "saturation and hue need three colours, but images have {} channels.", images.size(1));
+           "saturation and hue need three colours, but images have {}.",
+           counted(images.size(1), "channel"));
   if (!is_training()) return images;
   at::Tensor result = images;
   if (options.brightness > 0) {

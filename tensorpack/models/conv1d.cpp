@@ -5,6 +5,7 @@
 
 #include "tensorpack/models/detail/weights.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 
@@ -23,8 +24,8 @@ at::Tensor Conv1D(const std::string& name, const at::Tensor& input, Conv1DOption
              "filters {}, kernel size {}, stride {} and dilation {} must be 1 or more.", filters,
              kernel, stride, dilation);
     TP_CHECK(groups > 0 && channels % groups == 0 && filters % groups == 0, where,
-             "{} groups do not divide {} input channels and {} filters. Choose a divisor of both.",
-             groups, channels, filters);
+             "{} groups do not divide {} and {}. Choose a divisor of both.", groups,
+             counted(channels, "input channel"), counted(filters, "filter"));
 
     const auto [weight, bias] =
         detail::get_weights(options, {filters, channels / groups, kernel}, filters);

@@ -7,6 +7,7 @@
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/models/detail/weights.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -43,8 +44,8 @@ at::Tensor convolve(const char* layer, const at::Tensor& input, const Conv2DOpti
   const int64_t channels = input.size(1);
   check_sizes(where, kernel, strides, dilation);
   TP_CHECK(groups > 0 && channels % groups == 0 && *options.filters % groups == 0, where,
-           "{} groups do not divide {} input channels and {} filters. Choose a divisor of both.",
-           groups, channels, *options.filters);
+           "{} groups do not divide {} and {}. Choose a divisor of both.", groups,
+           counted(channels, "input channel"), counted(*options.filters, "filter"));
 
   const auto [weight, bias] = detail::get_weights(
       options, {*options.filters, channels / groups, kernel.height, kernel.width},

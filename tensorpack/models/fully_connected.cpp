@@ -5,6 +5,7 @@
 
 #include "tensorpack/models/detail/weights.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 
@@ -16,9 +17,9 @@ at::Tensor FullyConnected(const std::string& name, const at::Tensor& input,
     TP_CHECK(options.units && *options.units > 0, where,
              "the number of units is {}. Set .units to 1 or more.", options.units.value_or(0));
     TP_CHECK(input.dim() >= 2, where,
-             "the input needs a batch dimension and features, got {} dimensions. Reshape it to "
+             "the input needs a batch dimension and features, got {}. Reshape it to "
              "[N, features].",
-             input.dim());
+             counted(input.dim(), "dimension"));
     const at::Tensor flat = input.flatten(1);
     const auto [weight, bias] =
         detail::get_weights(options, {*options.units, flat.size(1)}, *options.units);

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 
@@ -18,7 +19,8 @@ at::Tensor Maxout(const std::string& name, const at::Tensor& input, int64_t unit
   return run_layer("Maxout", name, input, [&] {
     detail::check_rank("Maxout", input, {2, 4}, "[N, C] or [N, C, H, W]");
     TP_CHECK(units > 0 && input.size(1) % units == 0, detail::layer_place("Maxout"),
-             "{} units do not divide {} channels. Choose a divisor.", units, input.size(1));
+             "{} units do not divide {}. Choose a divisor.", units,
+             counted(input.size(1), "channel"));
     std::vector<int64_t> shape = input.sizes().vec();
     shape[1] /= units;
     shape.insert(shape.begin() + 2, units);

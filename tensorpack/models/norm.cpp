@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -57,8 +58,8 @@ at::Tensor GroupNorm(const std::string& name, const at::Tensor& input,
     detail::check_rank("GroupNorm", input, {4}, "[N, C, H, W]");
     const int64_t groups = options.groups.value_or(32);
     TP_CHECK(groups > 0 && input.size(1) % groups == 0, detail::layer_place("GroupNorm"),
-             "{} groups do not divide {} channels. Set .groups to a divisor.", groups,
-             input.size(1));
+             "{} groups do not divide {}. Set .groups to a divisor.", groups,
+             counted(input.size(1), "channel"));
     const auto [beta, gamma] = affine_variables(options, input.size(1));
     return at::group_norm(input, groups, gamma, beta, options.epsilon.value_or(1e-5), use_cudnn());
   });

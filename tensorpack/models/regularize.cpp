@@ -56,8 +56,8 @@ at::Tensor regularize_cost(const std::string& regex, const Regularizer& func,
       log::warning_once("regularize_cost() found no trainable variable that matches '{}'.", regex);
     } else {
       // A tower function is called many times; its user needs the list once.
-      log::info_once("regularize_cost() applies to {} variables that match '{}': {}.", names.size(),
-                     regex, join(names));
+      log::info_once("regularize_cost() applies to {} by '{}': {}.",
+                     counted(std::ssize(names), "variable"), regex, join(names));
     }
   }
   return named(name, sum_of(costs));

@@ -11,6 +11,7 @@
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -35,8 +36,8 @@ at::Tensor prediction_incorrect(const at::Tensor& logits, const at::Tensor& labe
            "prediction_incorrect", "logits [{}] and label [{}] must be [N, classes] and [N].",
            fmt::join(logits.sizes(), ", "), fmt::join(label.sizes(), ", "));
   TP_CHECK(topk > 0 && topk <= logits.size(1), "prediction_incorrect",
-           "topk is {} for {} classes. Pass 1 or more, and no more than there are classes.", topk,
-           logits.size(1));
+           "topk is {} for {}. Pass 1 or more, and no more than there are classes.", topk,
+           counted(logits.size(1), "class"));
   const at::Tensor best =
       topk == 1 ? logits.argmax(1, /*keepdim=*/true) : std::get<1>(logits.topk(topk, 1));
   return best.ne(label.unsqueeze(1)).all(1).to(at::kFloat);

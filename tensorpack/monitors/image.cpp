@@ -8,6 +8,7 @@
 
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/png.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -51,9 +52,9 @@ const std::string& Image::png() const {
 
 std::vector<Image> to_images(const at::Tensor& pixels) {
   TP_CHECK(pixels.defined() && pixels.dim() >= 2 && pixels.dim() <= 4, "Image",
-           "a tensor with {} dimensions is no image. Give [H, W], [H, W, C], [N, H, W] or "
+           "a tensor with {} is no image. Give [H, W], [H, W, C], [N, H, W] or "
            "[N, H, W, C].",
-           pixels.defined() ? pixels.dim() : 0);
+           counted(pixels.defined() ? pixels.dim() : 0, "dimension"));
   if (pixels.dim() == 2 || (pixels.dim() == 3 && is_number_of_channels(pixels.size(2)))) {
     return {Image(pixels)};
   }

@@ -9,6 +9,7 @@
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -184,8 +185,9 @@ bool JSONWriter::cut_back(const std::optional<json>& list, const LoopState& loop
   const std::optional<json> rows = rows_before(*list, loop);
   if (!rows) return false;
   if (rows->size() < list->size()) {
-    log::info("{} rows of '{}' belong to steps after {}, which are made again: they are removed.",
-              list->size() - rows->size(), path_.string(), loop.global_step);
+    log::info("Removed {} of '{}' of steps after {}, which are made again.",
+              counted(std::ssize(*list) - std::ssize(*rows), "row"), path_.string(),
+              loop.global_step);
     write_file_atomically(path_, to_text(*rows));
   }
   return true;

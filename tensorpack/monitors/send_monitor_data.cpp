@@ -35,8 +35,8 @@ std::string fill_in(const std::string& command,
 SendMonitorData::SendMonitorData(std::string command, std::vector<std::string> names)
     : command_(std::move(command)), names_(std::move(names)) {
   TP_CHECK(!command_.empty() && !names_.empty(), "SendMonitorData",
-           "the command is '{}' and there are {} names. Pass a command and at least one name.",
-           command_, names_.size());
+           "the command is '{}' for {}. Pass a command and at least one name.", command_,
+           counted(std::ssize(names_), "name"));
   fill_in(command_, [this](const std::string& name) {
     TP_CHECK(std::find(names_.begin(), names_.end(), name) != names_.end(), "SendMonitorData",
              "'{{{}}}' in the command is not one of the names. {}", name,

@@ -12,6 +12,7 @@
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -43,8 +44,8 @@ void cut_back(const std::vector<fs::path>& files, int64_t step) {
   size_t removed = 0;
   for (const fs::path& file : files) removed += cut_event_file(file, step);
   if (removed == 0) return;
-  log::info("{} events belong to steps after {}, which are made again: they are removed.", removed,
-            step);
+  log::info("Removed {} of steps after {}, which are made again.",
+            counted(static_cast<int64_t>(removed), "event"), step);
 }
 
 // TensorBoard reads files in the order of their names.

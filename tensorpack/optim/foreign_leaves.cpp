@@ -48,10 +48,10 @@ void warn_of_foreign_leaves(const at::Tensor& cost) {
   }
   if (shapes.empty()) return;
   log::warning_once(
-      "The cost depends on {} tensors that require gradients but are no variables of the graph, of "
-      "shapes {}: they are neither trained nor saved. Create them with get_variable(); a torch::nn "
-      "module becomes part of the graph by adopt().",
-      shapes.size(), join(shapes, ", "));
+      "The cost depends on {} requiring gradients outside the variables of the graph, of shape {}: "
+      "nothing of that is trained or saved. Use get_variable(); a torch::nn module becomes part of "
+      "the graph by adopt().",
+      counted(std::ssize(shapes), "tensor"), join(shapes, ", "));
 }
 
 }  // namespace tensorpack

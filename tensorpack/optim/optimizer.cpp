@@ -62,11 +62,11 @@ Gradients local_gradients(const at::Tensor& cost, const std::vector<Variable*>& 
     }
   }
   TP_CHECK(!gradients.empty(), "minimize",
-           "the cost depends on none of the {} given variables: {}. Compute it from them.",
-           variables.size(), join(without, ", "));
+           "the cost depends on none of the given variables: {}. Compute it from them.",
+           join(without, ", "));
   if (!without.empty()) {
-    log::warning_once("{} trainable variables have no gradient and will not change: {}.",
-                      without.size(), join(without, ", "));
+    log::warning_once("Without a gradient, {} will not change: {}.",
+                      counted(std::ssize(without), "trainable variable"), join(without, ", "));
   }
   return gradients;
 }

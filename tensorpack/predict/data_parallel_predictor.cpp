@@ -2,6 +2,7 @@
 #include "tensorpack/predict/data_parallel_predictor.h"
 
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 
@@ -13,8 +14,8 @@ DataParallelOfflinePredictor::DataParallelOfflinePredictor(PredictConfig config,
 std::vector<std::vector<at::Tensor>> DataParallelOfflinePredictor::operator()(
     const std::vector<std::vector<at::Tensor>>& inputs) const {
   TP_CHECK(inputs.size() <= size(), "DataParallelOfflinePredictor",
-           "there are inputs for {} towers, but only {} towers. Pass a list of inputs for each.",
-           inputs.size(), size());
+           "there are inputs for {}, but only {}. Pass a list of inputs for each.",
+           counted(std::ssize(inputs), "tower"), counted(static_cast<int64_t>(size()), "tower"));
   std::vector<std::vector<at::Tensor>> outputs(inputs.size());
   const auto failure = team_->run([&](size_t i) {
     if (i < inputs.size()) outputs[i] = towers_[i](inputs[i]);

@@ -98,8 +98,9 @@ OnlinePredictor::OnlinePredictor(Graph& graph, TowerHandle tower, PredictorOptio
 
 std::vector<at::Tensor> OnlinePredictor::operator()(const std::vector<at::Tensor>& inputs) const {
   TP_CHECK(inputs.size() == options_.input_names.size(), "predictor",
-           "it takes {} tensors ({}) and was called with {}. Pass one per input.",
-           options_.input_names.size(), join(options_.input_names, ", "), inputs.size());
+           "it takes {} ({}) and was called with {}. Pass one per input.",
+           counted(std::ssize(options_.input_names), "tensor"), join(options_.input_names, ", "),
+           inputs.size());
   Session& session = session_();
   Feeds feeds;
   int64_t batch = -1;

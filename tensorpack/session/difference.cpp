@@ -10,6 +10,7 @@
 #include "tensorpack/graph/interpreter.h"
 #include "tensorpack/graph/operator_watch.h"
 #include "tensorpack/session/comparison.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -39,8 +40,7 @@ std::string describe_literal_difference(const Node& before, const Node& now) {
 }  // namespace
 
 std::string place_of(const Node& node, size_t index) {
-  return fmt::format("node {}, {}{}", index, node.op_name(),
-                     node.scope.empty() ? "" : " in scope '" + node.scope + "'");
+  return fmt::format("node {}, {}{}", index, node.op_name(), in_scope(node.scope));
 }
 
 std::vector<at::Tensor> copies_on(c10::Device device, const std::vector<at::Tensor>& tensors) {
@@ -63,8 +63,8 @@ std::string difference_in_structure(const Trace& before, const Trace& now) {
     if (!literal.empty()) return fmt::format("{}: {}", place_of(node, i), literal);
   }
   if (before.nodes.size() != now.nodes.size()) {
-    return fmt::format("the function ran {} operators when recorded and {} now",
-                       before.nodes.size(), now.nodes.size());
+    return fmt::format("the function ran {} when recorded and {} now",
+                       counted(std::ssize(before.nodes), "operator"), now.nodes.size());
   }
   return "";
 }

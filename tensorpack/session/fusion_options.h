@@ -14,6 +14,7 @@ struct FusionOptions {
   bool column_sums = true;              ///< the gradients of biases
   bool convolutions = true;             ///< CPU: 3x3, gradients over grey images; CUDA: of images
   bool cross_entropy = true;            ///< log-softmax, the loss and both their gradients
+  bool few_channels = true;             ///< gradients of filters over few channels, if small
   bool layer_norm = true;               ///< with the residual before it and the casts around it
   bool max_pool = true;                 ///< with places of a byte instead of indices of eight
   bool pointwise = true;                ///< chains of pointwise operators, and sums over them
@@ -30,6 +31,7 @@ struct FusionOptions {
             .column_sums = false,
             .convolutions = false,
             .cross_entropy = false,
+            .few_channels = false,
             .layer_norm = false,
             .max_pool = false,
             .pointwise = false,

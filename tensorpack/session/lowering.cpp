@@ -7,6 +7,7 @@
 #include "tensorpack/graph/passes/passes.h"
 #include "tensorpack/graph/program.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -35,8 +36,9 @@ void fuse_on_cpu(Trace& trace, const std::vector<std::string>& fetches,
   if (options.convolutions) fused += cpu::choose_convolutions(trace);
   if (fused == 0) return;
   eliminate_dead_code(trace, fetches);
-  log::info_once("{} operators became {} that kernels of ours run.",
-                 before - trace.nodes.size() + fused, fused);
+  log::info_once("{} became {} that kernels of ours run.",
+                 counted(static_cast<int64_t>(before - trace.nodes.size()) + fused, "operator"),
+                 fused);
 }
 
 }  // namespace

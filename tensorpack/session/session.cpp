@@ -273,8 +273,8 @@ std::vector<at::Tensor> Session::bind_inputs(const Op& op, const Feeds& feeds) c
   std::vector<at::Tensor> inputs(specs.size());
   if (fed < specs.size()) {
     TP_CHECK(op.state().feeder != nullptr, place_of(op),
-             "only {} of {} inputs were fed and the op has no input source. Feed: {}.", fed,
-             specs.size(), join(input_names(op), ", "));
+             "the op has no input source, and was fed {} of {}. Feed: {}.", fed,
+             counted(std::ssize(specs), "input"), join(input_names(op), ", "));
     const RunActivity activity(RunPhase::kInput, op);
     std::optional<std::vector<at::Tensor>> batch = op.state().feeder();
     if (!batch) throw EndOfData("The input source has no more data.");

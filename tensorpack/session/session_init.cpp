@@ -88,11 +88,13 @@ Unmatched unused_values(const Graph& graph, const NamedTensors& values,
 }
 
 void check_complete(const Unmatched& missing, const Unmatched& unused) {
-  TP_CHECK(missing.all().empty() && unused.all().empty(), "restore",
-           "training cannot go on exactly: {} variables of the graph have no value in the "
-           "checkpoint ({}), and {} values of it have no variable ({}). Resume with the model and "
-           "the optimizer that were saved, or load what fits with SaverRestore.",
-           missing.all().size(), join(missing.all()), unused.all().size(), join(unused.all()));
+  TP_CHECK(
+      missing.all().empty() && unused.all().empty(), "restore",
+      "training cannot go on exactly: the checkpoint has no value for {} of the graph ({}), and "
+      "the graph has no variable for {} of the checkpoint ({}). Resume with the model and the "
+      "optimizer that were saved, or load what fits with SaverRestore.",
+      counted(std::ssize(missing.all()), "variable"), join(missing.all()),
+      counted(std::ssize(unused.all()), "value"), join(unused.all()));
 }
 
 // Values of which the graph has not even one are those of another model.
@@ -113,20 +115,20 @@ void check_same_model(const Graph& graph, const Unmatched& missing, const Unmatc
 
 void tell(const Unmatched& missing, const Unmatched& unused) {
   if (!missing.weights.empty()) {
-    log::warning("{} variables of the graph are not in what is restored and keep their values: {}.",
-                 missing.weights.size(), join(missing.weights));
+    log::warning("What is restored has no value for {} of the graph, left as before: {}.",
+                 counted(std::ssize(missing.weights), "variable"), join(missing.weights));
   }
   if (!unused.weights.empty()) {
-    log::warning("{} restored values belong to no variable of the graph and are not used: {}.",
-                 unused.weights.size(), join(unused.weights));
+    log::warning("The graph has no variable for {} of what is restored, left unused: {}.",
+                 counted(std::ssize(unused.weights), "value"), join(unused.weights));
   }
   const size_t left_out = missing.training_only.size() + unused.training_only.size();
   if (left_out > 0) {
     log::info(
-        "Of what only training needs (see RestoreOptions::training_state), {} variables are as "
-        "the program made them ({}) and {} values are not used ({}).",
-        missing.training_only.size(), join(missing.training_only), unused.training_only.size(),
-        join(unused.training_only));
+        "Of what only training needs (see RestoreOptions::training_state), {} of the graph began "
+        "anew ({}), and {} of what is restored stayed unused ({}).",
+        counted(std::ssize(missing.training_only), "variable"), join(missing.training_only),
+        counted(std::ssize(unused.training_only), "value"), join(unused.training_only));
   }
 }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -20,12 +19,6 @@ struct UserCollections {
   std::vector<std::string> numbers = {};  // each collection by its number
   std::map<std::pair<std::string, std::string>, std::vector<std::string>> names = {};  // by tower
 };
-
-UserCollections& collections_of(Graph& graph) {
-  std::shared_ptr<void>& attachment = graph.attachment("user collections");
-  if (!attachment) attachment = std::make_shared<UserCollections>();
-  return *static_cast<UserCollections*>(attachment.get());
-}
 
 // Collections of a call have numbers; those of the user come after the library's own.
 Collection key_of(UserCollections& known, const std::string& collection) {
@@ -52,7 +45,7 @@ at::Tensor add_to_collection(const std::string& collection, at::Tensor tensor) {
            "a tensor without a name is added to '{}', and nobody could find it afterwards. Give it "
            "one: add_to_collection(\"{}\", named(\"...\", tensor)).",
            collection, collection);
-  UserCollections& known = collections_of(tower.graph());
+  UserCollections& known = tower.graph().attached<UserCollections>();
   const std::lock_guard lock(known.mutex);
   tower.call().add_to_collection(key_of(known, collection), name, tensor);
   std::vector<std::string>& names = known.names[{tower.name(), collection}];
@@ -62,7 +55,7 @@ at::Tensor add_to_collection(const std::string& collection, at::Tensor tensor) {
 
 std::vector<at::Tensor> get_collection(const std::string& collection) {
   TowerContext& tower = get_current_tower_context();
-  UserCollections& known = collections_of(tower.graph());
+  UserCollections& known = tower.graph().attached<UserCollections>();
   const std::lock_guard lock(known.mutex);
   std::vector<at::Tensor> tensors;
   for (const auto& [name, tensor] : tower.call().collection(key_of(known, collection))) {
@@ -73,7 +66,7 @@ std::vector<at::Tensor> get_collection(const std::string& collection) {
 
 std::vector<std::string> collected_names(Graph& graph, const std::string& collection,
                                          const std::string& tower) {
-  UserCollections& known = collections_of(graph);
+  UserCollections& known = graph.attached<UserCollections>();
   const std::lock_guard lock(known.mutex);
   auto found = known.names.find({tower, collection});
   if (found == known.names.end() && tower.empty()) found = known.names.find({"tower0", collection});

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "tensorpack/graph/graph.h"
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/error.h"
@@ -161,11 +162,7 @@ void add_text(const std::string& name, const std::string& text) {
   if (std::find(texts.begin(), texts.end(), entry) == texts.end()) texts.push_back(entry);
 }
 
-detail::Summaries& detail::summaries_of(Graph& graph) {
-  std::shared_ptr<void>& attached = graph.attachment("summaries");
-  if (!attached) attached = std::make_shared<Summaries>();
-  return *static_cast<Summaries*>(attached.get());
-}
+detail::Summaries& detail::summaries_of(Graph& graph) { return graph.attached<Summaries>(); }
 
 double detail::summarize(const at::Tensor& values, SummaryType type) {
   at::NoGradGuard no_grad;

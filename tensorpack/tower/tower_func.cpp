@@ -16,9 +16,9 @@ void TowerFunc::check_arity(const std::vector<TensorSpec>& inputs) const {
   std::vector<std::string> names;
   for (const TensorSpec& spec : inputs) names.push_back(spec.name);
   throw make_error("tower function",
-                   "it takes {} tensors, the input signature has {} ({}). Make them agree: one "
+                   "it takes {}, the input signature has {} ({}). Make them agree: one "
                    "parameter per input.",
-                   arity_, inputs.size(), join(names, ", "));
+                   counted(arity_, "tensor"), inputs.size(), join(names, ", "));
 }
 
 std::vector<at::Tensor> TowerFunc::operator()(const std::vector<at::Tensor>& inputs) const {
@@ -26,7 +26,7 @@ std::vector<at::Tensor> TowerFunc::operator()(const std::vector<at::Tensor>& inp
            "it is called outside a TowerContext. Open one: TowerContext ctx(graph).");
   TP_ASSERT(function_ != nullptr);
   TP_CHECK(arity_ == kAnyArity || inputs.size() == static_cast<size_t>(arity_), "tower function",
-           "it takes {} tensors and was called with {}. Pass one per input.", arity_,
+           "it takes {} and was called with {}. Pass one per input.", counted(arity_, "tensor"),
            inputs.size());
   // Float32 leaves alone what the caller or the function itself has set.
   std::optional<MixedPrecision> casts;

@@ -135,8 +135,8 @@ class SyncVariables final : public Callback {
   explicit SyncVariables(bool every_epoch) : every_epoch_(every_epoch) { set_chief_only(false); }
   void setup_graph() override { count_ = graph().variables().size(); }
   void before_train() override {
-    const size_t copies = sync();
-    if (copies > 0) log::info("{} variables were copied to the replicas of towers.", copies);
+    const auto copies = static_cast<int64_t>(sync());
+    if (copies > 0) log::info("Copied {} to the replicas of towers.", counted(copies, "variable"));
   }
   void trigger_epoch() override {
     if (!every_epoch_) return;

@@ -331,11 +331,12 @@ std::exception_ptr Trainer::run_step_or_end() {
 void Trainer::end_epoch_early(const std::exception_ptr& end_of_data, int64_t steps) {
   if (steps == 0) std::rethrow_exception(end_of_data);
   if (processes_) {
-    log::warning("The data ended {} steps into epoch {}: they are in no checkpoint.", steps,
-                 loop_.epoch_num);
+    log::warning("The data ended {} into epoch {}: no checkpoint has that part of it.",
+                 counted(steps, "step"), loop_.epoch_num);
     std::rethrow_exception(end_of_data);
   }
-  log::info("The data ended {} steps into epoch {}, which ends here.", steps, loop_.epoch_num);
+  log::info("The data ended {} into epoch {}, which ends here.", counted(steps, "step"),
+            loop_.epoch_num);
 }
 
 // Schedulers send SIGTERM some time before they kill: save what there is. Ctrl-C is for those who

@@ -213,15 +213,14 @@ LaunchEnvironment read_environment() {
 }
 
 void check_place(const LaunchEnvironment& place) {
-  TP_CHECK(
-      place.size >= 1 && place.rank < place.size, kWhere,
-      "{} says that this is rank {} of {} processes. Ranks begin at 0 and are smaller than the "
-      "number of processes.",
-      place.launcher, place.rank, place.size);
+  TP_CHECK(place.size >= 1 && place.rank < place.size, kWhere,
+           "{} says that this is rank {} of {}. Ranks begin at 0 and are smaller than the "
+           "number of processes.",
+           place.launcher, place.rank, counted(place.size, "process"));
   TP_CHECK(place.local_rank < place.local_size && place.local_size <= place.size, kWhere,
-           "{} says that this is local rank {} of {} processes on this host, of {} in all. Local "
+           "{} says that this is local rank {} of {} on this host, of {} in all. Local "
            "ranks begin at 0 on each host.",
-           place.launcher, place.local_rank, place.local_size, place.size);
+           place.launcher, place.local_rank, counted(place.local_size, "process"), place.size);
   TP_CHECK(place.master_port >= 1 && place.master_port <= 65535, kWhere,
            "the port to meet at is {}. Set MASTER_PORT to a number from 1 to 65535.",
            place.master_port);

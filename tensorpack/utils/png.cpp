@@ -11,6 +11,7 @@
 #endif
 
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -104,8 +105,8 @@ std::string encode_png(std::span<const uint8_t> pixels, int64_t height, int64_t 
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   TP_CHECK(height > 0 && width > 0 && height <= kMost && width <= kMost && channels >= 1 &&
                channels <= 4,
-           "encode_png", "an image of {} x {} with {} channels cannot be written as PNG.", height,
-           width, channels);
+           "encode_png", "an image of {} x {} with {} cannot be written as PNG.", height, width,
+           counted(channels, "channel"));
   TP_ASSERT(static_cast<int64_t>(pixels.size()) == height * width * channels);
   std::string header;
   put_big_endian(header, static_cast<uint32_t>(width));

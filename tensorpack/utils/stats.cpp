@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 
@@ -59,8 +60,8 @@ void BinaryStatistics::feed(bool prediction, bool label) {
 void BinaryStatistics::feed(std::span<const std::int64_t> predictions,
                             std::span<const std::int64_t> labels) {
   TP_CHECK(predictions.size() == labels.size(), "BinaryStatistics",
-           "{} predictions for {} labels. Feed one prediction per label.", predictions.size(),
-           labels.size());
+           "{} for {}. Feed one prediction per label.",
+           counted(std::ssize(predictions), "prediction"), counted(std::ssize(labels), "label"));
   const auto check_binary = [](std::int64_t value) {
     TP_CHECK(value == 0 || value == 1, "BinaryStatistics",
              "predictions and labels must be 0 or 1, got {}. Threshold them first.", value);

@@ -46,6 +46,12 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
   return fmt::format("{}", fmt::join(parts, separator));
 }
 
+std::string counted(std::int64_t count, std::string_view noun) {
+  if (count == 1) return fmt::format("1 {}", noun);
+  const bool hisses = noun.ends_with('s') || noun.ends_with("ch");
+  return fmt::format("{} {}{}", count, noun, hisses ? "es" : "s");
+}
+
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& known) {
   if (known.empty()) return "There are none.";
   const std::string* nearest = nullptr;
@@ -77,7 +83,7 @@ std::string humanize_time(double seconds) {
   for (const auto& [unit, length] : kUnits) {
     const std::int64_t count = rest / length;
     rest %= length;
-    if (count > 0) parts.push_back(fmt::format("{} {}{}", count, unit, count == 1 ? "" : "s"));
+    if (count > 0) parts.push_back(counted(count, unit));
   }
   return join(parts, " ");
 }

@@ -13,6 +13,9 @@ namespace tensorpack {
 /// Joins `parts` with `separator` between them.
 std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
 
+/// A number of things: "1 tensor", "3 tensors", "2 batches".
+std::string counted(std::int64_t count, std::string_view noun);
+
 /// Answers an unknown name: "Did you mean 'accuracy'? Known: accuracy, cost."
 ///
 /// Without a name that is close enough only the known ones are listed, at most twelve of them.

@@ -27,12 +27,13 @@ int affinity_cores() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-std::thread start_thread(const std::string& name, std::function<void()> body) {
+namespace {
+
+// What `start` gives, or an error that says what to do if the system has no more threads.
+template <typename Start>
+auto started(const std::string& name, const Start& start) {
   try {
-    return std::thread([name, body = std::move(body)] {
-      set_thread_name(name);
-      body();
-    });
+    return start();
   } catch (const std::system_error& error) {
     throw make_error(
         "thread '" + name + "'",
@@ -40,6 +41,17 @@ std::thread start_thread(const std::string& name, std::function<void()> body) {
         "(ulimit -u, pids.max of the container) and memory (ulimit -v).",
         error.what());
   }
+}
+
+}  // namespace
+
+std::thread start_thread(const std::string& name, std::function<void()> body) {
+  return started(name, [&] {
+    return std::thread([name, body = std::move(body)] {
+      set_thread_name(name);
+      body();
+    });
+  });
 }
 
 struct StoppableThread::State {
@@ -65,7 +77,7 @@ struct StoppableThread::State {
 
 StoppableThread::StoppableThread(std::string name, std::function<void(std::stop_token)> body)
     : state_(std::make_shared<State>(std::move(name))) {
-  thread_ = std::jthread([state = state_, body = std::move(body)](std::stop_token stop) {
+  auto run = [state = state_, body = std::move(body)](std::stop_token stop) {
     set_thread_name(state->name);
     std::exception_ptr failure;
     try {
@@ -76,7 +88,8 @@ StoppableThread::StoppableThread(std::string name, std::function<void(std::stop_
     const std::lock_guard lock(state->mutex);
     state->failure = std::move(failure);
     state->finished = true;
-  });
+  };
+  thread_ = started(state_->name, [&] { return std::jthread(std::move(run)); });
 }
 
 void StoppableThread::join() {

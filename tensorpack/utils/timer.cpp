@@ -51,8 +51,8 @@ struct Totals {
 
 void log_totals() {
   for (const auto& [message, total] : TotalTimer::totals()) {
-    log::info("Total time of {}: {:.2f} sec, {} times, {:.3g} sec/time", message, total.seconds,
-              total.count, total.seconds / static_cast<double>(total.count));
+    log::info("Total time of {}: {:.2f} sec, {}, {:.3g} sec/time", message, total.seconds,
+              counted(total.count, "time"), total.seconds / static_cast<double>(total.count));
   }
 }
 
@@ -92,8 +92,8 @@ void IterSpeedCounter::operator()(log::Location where) {
   if (count_ == 0) timer_.reset();
   if (++count_ % print_every_ != 0) return;
   const double seconds = timer_.seconds();
-  log::write(log::Level::kInfo, where, "{}: {:.2f} sec, {} times, {:.3g} sec/time", name_, seconds,
-             count_, seconds / static_cast<double>(count_));
+  log::write(log::Level::kInfo, where, "{}: {:.2f} sec, {}, {:.3g} sec/time", name_, seconds,
+             counted(count_, "time"), seconds / static_cast<double>(count_));
 }
 
 }  // namespace tensorpack

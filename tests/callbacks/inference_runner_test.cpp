@@ -71,7 +71,8 @@ FromList five_single_samples() {
 
 TEST_F(InferenceRunnerTest, SaysOnceWhatBatchingLeftOut) {
   train({five_single_samples() | batch(3), {ScalarStats({"mean_x"})}});
-  const std::string told = "the last 2 datapoints of the data of 'InferenceTower'";
+  const std::string told =
+      "the data of 'InferenceTower' ended with 2 datapoints that made no whole batch";
   EXPECT_THAT(text_, HasSubstr(told));
   EXPECT_EQ(text_.find(told), text_.rfind(told));
 }
@@ -236,7 +237,7 @@ TEST_F(InferenceRunnerTest, WrongNumberOfComponentsIsAnErrorBeforeTheFirstStep) 
         train({FromList({{at::zeros({2})}}), {ClassificationError()}});
       },
       ThrowsMessage<Error>(
-          HasSubstr("a datapoint has 1 components, the input signature has 2 (x, label)")));
+          HasSubstr("a datapoint has 1 component, the input signature has 2 (x, label)")));
   EXPECT_EQ(trainer_.global_step(), 0);
 }
 

@@ -117,7 +117,7 @@ TEST_F(NewestCheckpointTest, WhenAllAreDamagedThereIsAnError) {
     write(dir_ / fmt::format("model-{}.safetensors", step), "");
   }
   EXPECT_THAT([&] { step_loaded(); },
-              ThrowsMessage<Error>(HasSubstr("none of the 3 checkpoints in")));
+              ThrowsMessage<Error>(HasSubstr("has 3 checkpoints, and none that is whole")));
 }
 
 TEST_F(NewestCheckpointTest, AFileThatIsNamedMustBeWhole) {

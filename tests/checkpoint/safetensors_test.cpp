@@ -155,7 +155,8 @@ TEST_F(SafetensorsTest, MalformedFilesSayWhatIsWrong) {
   expect_refused(file_with(object(entry("F32", "[0,4294967296,4294967296]", "[0,0]")), ""),
                  "impossible shape");
   expect_refused(file_with(object(entry("F32", "[1]", "[0,4]")), "abc"), "cut off");
-  expect_refused(file_with(object(entry("F32", "[1]", "[0,4]")), four + "!"), "1 bytes follow");
+  expect_refused(file_with(object(entry("F32", "[1]", "[0,4]")), four + "!"),
+                 "it goes on for 1 byte after the last tensor");
   expect_refused(file_with(object(entry("F32", "[1]", "[4,8]")), four + four),
                  "belong to no tensor");
   expect_refused(file_with(object(entry("BOOL", "[2]", "[0,2]")), "\1\2"), "other than 0 and 1");

@@ -27,7 +27,8 @@ TEST(BatchNormKernelTest, NotANumberAndInfinityStay) {
   const at::Tensor x = at::randn({6, 4});
   x[2][1] = std::numeric_limits<float>::quiet_NaN();
   x[3][2] = std::numeric_limits<float>::infinity();
-  const auto [y, mean, invstd] = batch_norm_act({.input = x, .relu = true}, counters, launcher);
+  const auto [y, mean, invstd, bits] =
+      batch_norm_act({.input = x, .relu = true}, counters, launcher);
   EXPECT_TRUE(y.select(1, 1).isnan().all().item<bool>());
   EXPECT_TRUE(y.select(1, 2).isnan().any().item<bool>());
   EXPECT_TRUE(y.select(1, 0).isfinite().all().item<bool>());
@@ -39,10 +40,43 @@ TEST(BatchNormKernelTest, NotANumberAndInfinityStay) {
   EXPECT_TRUE(dx.select(1, 3).isfinite().all().item<bool>());
 }
 
+TEST(BatchNormKernelTest, BitsTellWhatReluLetPass) {
+  const HostLauncher launcher;
+  const at::Tensor counters = make_counters(at::kCPU);
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    const at::Tensor x =
+        at::randn({2, 16, 3, 3}).to(type).contiguous(at::MemoryFormat::ChannelsLast);
+    x[0][3][1][1] = std::numeric_limits<float>::quiet_NaN();
+    // Where loads cannot be whole, too.
+    const at::Tensor memory = at::empty({x.numel() + 1}, type);
+    const at::Tensor odd = memory.narrow(0, 1, x.numel()).as_strided(x.sizes(), x.strides(), 1);
+    odd.copy_(x);
+    for (const at::Tensor& residual : {x, odd}) {
+      const BatchNormArguments a{.input = x, .residual = residual, .relu = true, .keep_bits = true};
+      const auto [y, mean, invstd, bits] = batch_norm_act(a, counters, launcher);
+      const int64_t channels_of_byte = 16 / static_cast<int64_t>(c10::elementSize(type));
+      ASSERT_EQ(bits.numel() * channels_of_byte, x.numel());
+      const at::Tensor passed = y.permute({0, 2, 3, 1}).reshape({-1}).le(0).logical_not();
+      for (int64_t i = 0; i < x.numel(); ++i) {
+        const int byte = bits[i / channels_of_byte].item<int>();
+        ASSERT_EQ(byte >> i % channels_of_byte & 1, passed[i].item<bool>() ? 1 : 0) << i;
+      }
+    }
+  }
+}
+
+TEST(BatchNormKernelTest, BitsComeInWholeBytes) {
+  EXPECT_TRUE(has_relu_bits(at::kBFloat16, 64));
+  EXPECT_FALSE(has_relu_bits(at::kBFloat16, 12));
+  EXPECT_TRUE(has_relu_bits(at::kFloat, 12));
+  EXPECT_EQ(relu_bits_size(at::kHalf, 160), 20);
+}
+
 TEST(BatchNormKernelTest, GradientsInAnotherLayoutAreUnderstood) {
   const HostLauncher launcher;
   const at::Tensor x = at::randn({2, 8, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
-  const auto [y, mean, invstd] = batch_norm_act({.input = x}, make_counters(at::kCPU), launcher);
+  const auto [y, mean, invstd, bits] =
+      batch_norm_act({.input = x}, make_counters(at::kCPU), launcher);
   const at::Tensor grad = at::randn({2, 8, 3, 3});
   const BatchNormBackwardArguments a{.grad = grad, .input = x, .mean = mean, .invstd = invstd};
   const auto results = batch_norm_act_backward(a, make_counters(at::kCPU), launcher);

@@ -35,6 +35,15 @@ TEST(CompileAheadTest, FindsTheKernelsThatATraceLaunches) {
   EXPECT_THAT(kernels[0].text, testing::HasSubstr("batch_norm_statistics"));
 }
 
+TEST(CompileAheadTest, FindsTheKernelOfCasts) {
+  const at::Tensor a = at::rand({3}), b = at::rand({4});
+  Trace trace = trace_of({image()}, {a, b}, [&](const Tensors& in) -> NamedTensors {
+    return {{"y", in[0].sum() * a.to(at::kBFloat16).sum() * b.to(at::kBFloat16).sum()}};
+  });
+  cuda::optimize(trace, {"y"}, {.pointwise = false, .device = at::kCPU});
+  EXPECT_THAT(names_of(kernels_of(trace, 132)), ElementsAre("cast"));
+}
+
 TEST(CompileAheadTest, RunsNothing) {
   const Norm norm;
   const Trace trace = fused_norm(norm);

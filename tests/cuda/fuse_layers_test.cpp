@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
+#include <functional>
 
 #include "tensorpack/cuda/passes/passes.h"
 #include "tensorpack/graph/passes/passes.h"
@@ -286,6 +287,120 @@ TEST_F(FoldedImagesTest, OthersStayAsTheyAre) {
   EXPECT_EQ(fold_images(trace_, at::kCPU), 0);
   trace({2, 8, 8, 8}, {8, 8, 3, 3}, 2, 1);
   EXPECT_EQ(fold_images(trace_, at::kCPU), 0);
+  trace({2, 3, 8, 8}, {8, 3, 2, 2}, 2, 0);  // oneDNN 2.6 does not bear 1x1
+  EXPECT_EQ(fold_images(trace_, at::kCPU), 0);
+}
+
+// ---- gradients of filters
+
+class FilterGradientsTest : public testing::Test {
+ protected:
+  using Layer = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& w)>;
+
+  // A layer, and the gradients of its filters, its bias and, if wanted, its input.
+  void trace(const Layer& layer, const at::Tensor& input, at::IntArrayRef weight, bool of_input) {
+    inputs_ = {input};
+    w_ = at::randn(weight, input.options())
+             .contiguous(input.suggest_memory_format())
+             .set_requires_grad(true);
+    trace_ = trace_of(inputs_, {w_, bias_}, [&](const Tensors& in) -> NamedTensors {
+      const at::Tensor x = in[0].detach().set_requires_grad(of_input);
+      const at::Tensor y = layer(x, w_);
+      Tensors of = {w_};
+      if (uses_bias_) of.push_back(bias_);
+      if (of_input) of.push_back(x);
+      const auto gradients = torch::autograd::grad({y.square().mean()}, of);
+      NamedTensors named{{"y", y}};
+      for (size_t i = 0; i < of.size(); ++i) named.insert({std::to_string(i), gradients[i]});
+      return named;
+    });
+    std::vector<std::string> names;
+    for (const auto& [name, id] : trace_.outputs) names.push_back(name);
+    tensorpack::optimize(trace_, names);
+  }
+  void expect_same(int made) {
+    const Tensors expected = outcome_of(trace_, inputs_, {w_, bias_});
+    EXPECT_EQ(fuse_filter_gradients(trace_, at::kCPU), made);
+    EXPECT_EQ(count(trace_, "tensorpack::filter_gradient"), made);
+    expect_close(expected, outcome_of(trace_, inputs_, {w_, bias_}));
+  }
+
+  bool uses_bias_ = false;
+  at::Tensor bias_ = at::randn({8}).set_requires_grad(true);
+  Tensors inputs_;
+  at::Tensor w_;
+  Trace trace_;
+};
+
+TEST_F(FilterGradientsTest, OfAFirstLayerTakeThePlaceOfItsBackward) {
+  const Layer layer = [](const at::Tensor& x, const at::Tensor& w) {
+    return at::conv2d(x, w, {}, 1, 1);
+  };
+  trace(layer, at::randn({2, 3, 9, 8}), {8, 3, 3, 3}, false);
+  expect_same(1);
+  EXPECT_EQ(count(trace_, "aten::convolution_backward"), 0);
+  trace(layer, at::randn({2, 3, 9, 8}).contiguous(at::MemoryFormat::ChannelsLast), {8, 3, 3, 3},
+        false);
+  expect_same(1);
+}
+
+TEST_F(FilterGradientsTest, LeaveTheGradientOfTheInputAndTakeThatOfTheBias) {
+  uses_bias_ = true;
+  trace([&](const at::Tensor& x, const at::Tensor& w) { return at::conv2d(x, w, bias_, 2, 2); },
+        at::randn({2, 1, 9, 8}), {8, 1, 5, 5}, true);
+  expect_same(1);
+  EXPECT_EQ(count(trace_, "aten::convolution_backward"), 1);
+  EXPECT_EQ(count(trace_, "aten::sum.dim_IntList"), 0);
+}
+
+TEST_F(FilterGradientsTest, OfTransposedConvolutionsHaveTheGradientAsTheImage) {
+  bias_ = at::randn({1}).set_requires_grad(true);
+  uses_bias_ = true;
+  trace([&](const at::Tensor& x,
+            const at::Tensor& w) { return at::conv_transpose2d(x, w, bias_, 2, 2, 1); },
+        at::randn({2, 8, 5, 4}), {8, 1, 5, 5}, true);
+  expect_same(1);
+  EXPECT_EQ(count(trace_, "aten::convolution_backward"), 1);
+  EXPECT_EQ(count(trace_, "aten::sum.dim_IntList"), 1) << "of the bias";
+}
+
+TEST_F(FilterGradientsTest, OthersStayAsTheyAre) {
+  const auto convolution = [](int64_t groups) -> Layer {
+    return [=](const at::Tensor& x, const at::Tensor& w) {
+      return at::conv2d(x, w, {}, 1, 1, 1, groups);
+    };
+  };
+  trace(convolution(1), at::randn({2, 8, 9, 8}), {8, 8, 3, 3}, false);
+  expect_same(0);
+  trace(convolution(2), at::randn({2, 4, 9, 8}), {8, 2, 3, 3}, false);
+  expect_same(0);
+  trace(convolution(1), at::randn({2, 3, 12, 12}), {8, 3, 7, 7}, false);
+  expect_same(0);
+  trace(convolution(1), at::randn({2, 3, 9, 8}).to(at::kDouble), {8, 3, 3, 3}, false);
+  expect_same(0);
+  trace(convolution(1), at::randn({1, 3, 9, 8}), {8, 3, 3, 3}, false);
+  for (Value& value : trace_.values) {
+    if (value.sizes.size() == 4 && value.sizes[0] == 1) value.sizes[0] = 100'000;
+  }
+  EXPECT_EQ(fuse_filter_gradients(trace_, at::kCPU), 0) << "large";
+}
+
+TEST_F(FilterGradientsTest, AreSwitchedByTheirOption) {
+  for (const bool wanted : {true, false}) {
+    trace([](const at::Tensor& x, const at::Tensor& w) { return at::conv2d(x, w, {}, 1, 1); },
+          at::randn({2, 3, 9, 8}), {8, 3, 3, 3}, false);
+    optimize(trace_, {"y", "0"}, {.few_channels = wanted, .device = at::kCPU});
+    EXPECT_EQ(count(trace_, "tensorpack::filter_gradient"), wanted ? 1 : 0);
+  }
+}
+
+TEST_F(FilterGradientsTest, OfFoldedImagesAreLeftToThose) {
+  const auto image = at::randn({2, 3, 9, 8}).contiguous(at::MemoryFormat::ChannelsLast);
+  trace([](const at::Tensor& x, const at::Tensor& w) { return at::conv2d(x, w, {}, 2, 1); }, image,
+        {8, 3, 3, 3}, false);
+  optimize(trace_, {"y", "0"}, {.device = at::kCPU});
+  EXPECT_EQ(count(trace_, "tensorpack::folded_weight_gradient"), 1);
+  EXPECT_EQ(count(trace_, "tensorpack::filter_gradient"), 0);
 }
 
 }  // namespace

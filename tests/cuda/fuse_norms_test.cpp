@@ -59,7 +59,8 @@ class BatchNormFusionTest : public testing::Test {
   std::vector<std::string> fetches_;
 };
 
-constexpr size_t kResidual = 5, kRelu = 9, kOther = 1, kMask = 9, kKeep = 10;
+constexpr size_t kResidual = 5, kRelu = 9, kOther = 1, kOutput = 3, kMask = 9, kKeep = 10,
+                 kBits = 3;
 
 TEST_F(BatchNormFusionTest, ReluBecomesPartOfIt) {
   trace([&](const at::Tensor& x) { return at::relu(first_(x)); });
@@ -85,7 +86,9 @@ TEST_F(BatchNormFusionTest, ResidualBlocksAreTwoOperatorsEachWay) {
   EXPECT_EQ(count(trace_, "tensorpack::batch_norm_act_backward"), 2);
   EXPECT_TRUE(find("tensorpack::batch_norm_act", 1).arguments[kRelu].literal.toBool());
   const Node& backward = find("tensorpack::batch_norm_act_backward");
-  EXPECT_EQ(backward.arguments[kMask].literal.toInt(), 2);
+  EXPECT_EQ(backward.arguments[kMask].literal.toInt(), 3);
+  EXPECT_EQ(backward.arguments[kOutput].ids.at(0),
+            find("tensorpack::batch_norm_act", 1).results[kBits].ids.at(0));
   EXPECT_TRUE(backward.arguments[kKeep].literal.toBool());  // the residual needs it, too
 }
 
@@ -124,7 +127,7 @@ TEST_F(BatchNormFusionTest, AnUpdateOfTheBiasInBetweenIsSeen) {
     return y;
   });
   expect_same_after_fusion();
-  EXPECT_EQ(find("tensorpack::batch_norm_act_backward").arguments[kMask].literal.toInt(), 2);
+  EXPECT_EQ(find("tensorpack::batch_norm_act_backward").arguments[kMask].literal.toInt(), 3);
 }
 
 TEST(BatchNormFusionLimitsTest, OtherLayoutsAndPredictionAreLeftAlone) {

@@ -55,9 +55,40 @@ TEST_F(FusedKernelsTest, BiasReluGivesWhatTheUnfusedOperatorsGive) {
   expect_bias_relu_as_unfused({3, 7, 5, 5}, at::kFloat, at::kFloat, *launcher_, at::kCUDA);
 }
 
+TEST_F(FusedKernelsTest, CastsGiveLibtorchsBits) {
+  for (const auto from : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const auto to : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      if (from == to) continue;
+      SCOPED_TRACE(c10::str(from, " to ", to));
+      expect_cast_as_unfused(from, to, *launcher_, at::kCUDA);
+      expect_large_cast_as_unfused(from, to, *launcher_, at::kCUDA);
+    }
+  }
+}
+
 TEST_F(FusedKernelsTest, ColumnSumGivesWhatTheUnfusedOperatorsGive) {
   expect_column_sum_as_unfused({16384, 3072}, at::kBFloat16, at::kBFloat16, *launcher_, at::kCUDA);
   expect_column_sum_as_unfused({77, 131}, at::kHalf, at::kFloat, *launcher_, at::kCUDA);
+}
+
+TEST_F(FusedKernelsTest, FilterGradientGivesWhatTheUnfusedOperatorsGive) {
+  using enum FilterGradientCase::Layout;
+  std::vector<FilterGradientCase> cases = filter_gradient_cases();
+  const FilterGradient cifar{
+      .size = {32, 3, 3, 3}, .strides = {27, 1, 9, 3}, .padding = {1, 1}, .bias = true};
+  const FilterGradient gan{.size = {32, 1, 5, 5},
+                           .strides = {25, 25, 5, 1},
+                           .stride = {2, 2},
+                           .padding = {2, 2},
+                           .bias = true};
+  for (c10::ScalarType type : {c10::kFloat, c10::kBFloat16}) {
+    cases.push_back({{32, 3, 32, 32}, cifar, kChannelsLast, kContiguous, type});
+    cases.push_back({{64, 1, 28, 28}, gan, kContiguous, kContiguous, type});
+  }
+  for (const FilterGradientCase& of : cases) {
+    SCOPED_TRACE(c10::str(at::IntArrayRef(of.image), " ", at::IntArrayRef(of.of.size)));
+    expect_filter_gradient_as_unfused(of, *launcher_, at::kCUDA);
+  }
 }
 
 TEST_F(FusedKernelsTest, FoldedImagesAndTheirConvolutionsGiveWhatTheUnfusedOperatorsGive) {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trainings whose operators are fused against those whose operators are not.
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
+
+#include <map>
+#include <set>
 
 #include "examples/models/resnet.h"
 #include "examples/models/transformer.h"
@@ -77,15 +81,15 @@ class FusedTrainingTest : public CudaTest {
 
 TEST_F(FusedTrainingTest, ResidualNetworksLearnTheSame) {
   for (const Precision precision : {Precision::kBFloat16, Precision::kTf32}) {
-    expect_same(
-        resnet, {{"image", {-1, 3, 32, 32}}, {"label", {-1}, at::kLong}},
-        [] {
-          return std::vector<Tensor>{torch::randn({64, 3, 32, 32}),
-                                     torch::randint(0, 10, {64}, at::kLong)};
-        },
-        precision,
-        {"tensorpack::batch_norm_act", "tensorpack::batch_norm_act_backward",
-         "tensorpack::max_pool", "tensorpack::max_pool_backward", "tensorpack::cross_entropy"});
+    expect_same(resnet, {{"image", {-1, 3, 32, 32}}, {"label", {-1}, at::kLong}},
+                [] {
+                  return std::vector<Tensor>{torch::randn({64, 3, 32, 32}),
+                                             torch::randint(0, 10, {64}, at::kLong)};
+                },
+                precision,
+                {"tensorpack::batch_norm_act", "tensorpack::batch_norm_act_backward",
+                 "tensorpack::max_pool", "tensorpack::max_pool_backward",
+                 "tensorpack::cross_entropy", "tensorpack::filter_gradient"});
   }
 }
 
@@ -93,14 +97,43 @@ TEST_F(FusedTrainingTest, TransformersLearnTheSame) {
   const auto network = [](const Tensor& words) {
     return examples::transformer(words, {.dropout = 0});
   };
-  expect_same(
-      network, {{"words", {-1, 64}, at::kLong}, {"next", {-1, 64}, at::kLong}},
-      [] {
-        return std::vector<Tensor>{torch::randint(0, 256, {8, 64}, at::kLong),
-                                   torch::randint(0, 256, {8, 64}, at::kLong)};
+  expect_same(network, {{"words", {-1, 64}, at::kLong}, {"next", {-1, 64}, at::kLong}},
+              [] {
+                return std::vector<Tensor>{torch::randint(0, 256, {8, 64}, at::kLong),
+                                           torch::randint(0, 256, {8, 64}, at::kLong)};
+              },
+              Precision::kBFloat16,
+              {"tensorpack::cast_together", "tensorpack::layer_norm",
+               "tensorpack::layer_norm_backward", "tensorpack::cross_entropy"});
+}
+
+// libtorch then gives each of them a copy of what cuDNN keeps.
+TEST_F(FusedTrainingTest, BatchNormOfTwoBackwardPassesIsFused) {
+  Graph graph({.device = at::kCUDA});
+  const Op op = graph.define({
+      .name = "twice",
+      .inputs = {{"image", {-1, 3, 16, 16}}},
+      .body = [&](const std::vector<Tensor>& in) -> NamedTensors {
+        TowerContext tower(graph);
+        const TowerFunc network = [](const Tensor& x) {
+          return BatchNorm("bn", Conv2D("conv", x, {.filters = 16, .kernel_size = 3}));
+        };
+        const Tensor y = network({in[0]})[0];
+        const std::vector<Tensor> weight = {graph.variables().at("conv/W").tensor};
+        const auto first = torch::autograd::grad({y.pow(3).mean()}, weight, {}, true);
+        const auto second = torch::autograd::grad({y.exp().mean()}, weight);
+        return {{"first", first[0]}, {"second", second[0]}};
       },
-      Precision::kBFloat16,
-      {"tensorpack::layer_norm", "tensorpack::layer_norm_backward", "tensorpack::cross_entropy"});
+  });
+  Session session(graph, {.precision = Precision::kTf32});
+  session.run(op, {"first", "second"}, {{"image", torch::randn({32, 3, 16, 16})}});
+  Trace trace = session.trace(op);
+  cuda::optimize(trace, {"first", "second"});
+  std::map<std::string, int> operators;
+  for (const Node& node : trace.nodes) ++operators[node.op_name()];
+  EXPECT_EQ(operators["aten::cudnn_batch_norm"] + operators["aten::native_batch_norm"], 0);
+  EXPECT_EQ(operators["tensorpack::batch_norm_act"], 1);
+  EXPECT_EQ(operators["tensorpack::batch_norm_act_backward"], 2);
 }
 
 // ---- making things again

@@ -6,8 +6,10 @@
 
 #include "tensorpack/cuda/kernels/batch_norm.h"
 #include "tensorpack/cuda/kernels/bias_relu.h"
+#include "tensorpack/cuda/kernels/cast.h"
 #include "tensorpack/cuda/kernels/column_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
+#include "tensorpack/cuda/kernels/filter_gradient.h"
 #include "tensorpack/cuda/kernels/fold_image.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
 #include "tensorpack/cuda/kernels/max_pool.h"
@@ -37,7 +39,7 @@ TEST(GoldenKernelTest, SourcesAreThoseOnFile) {
   const at::Tensor x =
       at::zeros({2, 16, 8, 8}, at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast);
   const at::Tensor vector = at::zeros({16});
-  batch_norm_act({.input = x, .residual = x, .relu = true}, counters, launcher);
+  batch_norm_act({.input = x, .residual = x, .relu = true, .keep_bits = true}, counters, launcher);
   batch_norm_act_backward(
       {.grad = x, .input = x, .mean = vector, .invstd = vector, .mask = ReluMask::kOfInput},
       counters, launcher);
@@ -48,6 +50,8 @@ TEST(GoldenKernelTest, SourcesAreThoseOnFile) {
   max_pool_backward(y, places, x.sizes(), window, launcher);
   fold_image(at::zeros({2, 3, 8, 8}, at::kBFloat16),
              {.padding = {3, 3}, .size = {7, 7}, .channels = 16}, launcher);
+  filter_gradient(x, at::zeros({2, 3, 8, 8}, at::kBFloat16),
+                  {.size = {16, 3, 3, 3}, .strides = {27, 9, 3, 1}, .padding = {1, 1}}, launcher);
   const at::Tensor rows = at::zeros({4, 768});
   cross_entropy({.logits = rows, .target = at::zeros({4}, at::kLong), .loss_grad = at::ones({})},
                 launcher);
@@ -58,6 +62,7 @@ TEST(GoldenKernelTest, SourcesAreThoseOnFile) {
                        .rstd = at::zeros({4}),
                        .copy = at::kBFloat16},
                       launcher);
+  cast({.tensors = {rows}, .type = at::kBFloat16}, launcher);
   column_sum(rows, counters, true, at::kFloat, launcher);
   const Formula formula =
       parse_formula("add %0 %1 1 : bf16 ; leaky_relu %2 0.2 : bf16 ; cast %3 : float -> %4 %2", 2);

@@ -6,6 +6,7 @@
 
 #include "tensorpack/cuda/kernels/batch_norm.h"
 #include "tensorpack/cuda/kernels/bias_relu.h"
+#include "tensorpack/cuda/kernels/cast.h"
 #include "tensorpack/cuda/kernels/column_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
@@ -95,10 +96,12 @@ void expect_batch_norm_as_unfused(const BatchNormCase& of, const Launcher& launc
   constexpr double kFloats = 2e-5;
   for (const auto& [affine, residual, relu] : std::vector<std::tuple<bool, bool, bool>>{
            {true, false, false}, {true, false, true}, {true, true, true}, {false, true, false}}) {
-    const BatchNormArguments a = forward_of(d, affine, residual, relu);
+    BatchNormArguments a = forward_of(d, affine, residual, relu);
+    a.keep_bits = relu && has_relu_bits(of.type, of.sizes[1]);
     const BatchNormArguments reference = in_float(a);
-    const auto [y, mean, invstd] = batch_norm_act(a, counters, launcher);
-    const auto [y0, mean0, invstd0] = batch_norm_act_unfused(reference);
+    const auto [y, mean, invstd, bits] = batch_norm_act(a, counters, launcher);
+    const auto [y0, mean0, invstd0, bits0] = batch_norm_act_unfused(reference);
+    EXPECT_EQ(bits.defined(), a.keep_bits);
     EXPECT_EQ(y.strides(), a.input.strides());
     EXPECT_EQ(y.scalar_type(), of.type);
     expect_close(y0, y, tolerance, "y");
@@ -125,6 +128,18 @@ void expect_batch_norm_as_unfused(const BatchNormCase& of, const Launcher& launc
         if (relu) b.mask = residual ? ReluMask::kOfOutput : ReluMask::kOfInput;
         if (residual) b.output = y;
         const auto [dx, dw, db, masked] = batch_norm_act_backward(b, counters, launcher);
+        if (a.keep_bits && residual) {
+          BatchNormBackwardArguments of_bits = b;
+          of_bits.mask = ReluMask::kOfBits;
+          of_bits.output = bits;
+          const auto by_bits = batch_norm_act_backward(of_bits, counters, launcher);
+          EXPECT_TRUE(at::equal(std::get<0>(by_bits), dx)) << "by bits";
+          if (of.type == c10::kFloat) {  // half is not known to libtorch's on the CPU
+            const auto unfused = batch_norm_act_backward_unfused(of_bits);
+            const auto expected = batch_norm_act_backward_unfused(b);
+            EXPECT_TRUE(at::equal(std::get<0>(unfused), std::get<0>(expected))) << "unfused";
+          }
+        }
         const auto [dx0, dw0, db0, masked0] = batch_norm_act_backward_unfused(in_float(b));
         const double rounding = other || residual ? 2 * tolerance : tolerance;
         expect_close(dx0, dx, rounding, "gradient of x");
@@ -170,6 +185,64 @@ void expect_cross_entropy_as_unfused(const CrossEntropyCase& of, const Launcher&
   if (of.rows > 2) {
     EXPECT_EQ(grad[1].abs().max().item<float>(), 0) << "an ignored row";
   }
+}
+
+std::vector<FilterGradientCase> filter_gradient_cases() {
+  using Case = FilterGradientCase;
+  using enum Case::Layout;
+  const auto filters = [](std::vector<int64_t> size, int64_t stride, int64_t padding,
+                          bool bias = false) {
+    const std::vector<int64_t> strides = at::empty(size).strides().vec();
+    return FilterGradient{size, strides, {stride, stride}, {padding, padding}, {1, 1}, bias};
+  };
+  FilterGradient in_channels_last = filters({64, 3, 3, 3}, 1, 1);
+  in_channels_last.strides = {27, 1, 9, 3};
+  FilterGradient uneven = filters({100, 1, 3, 2}, 1, 0, true);
+  uneven.stride = {1, 2};
+  uneven.padding = {2, 1};
+  uneven.dilation = {2, 3};
+  return {{{5, 3, 9, 7}, filters({32, 3, 3, 3}, 1, 1)},
+          {{4, 1, 12, 11}, filters({32, 1, 5, 5}, 2, 2, true), kContiguous},
+          {{2, 3, 8, 8}, in_channels_last, kChannelsLast, kChannelsLast, c10::kBFloat16},
+          {{3, 4, 7, 6}, filters({20, 4, 5, 5}, 1, 0, true), kPart, kPart, c10::kHalf},
+          {{1, 2, 1, 1}, filters({1, 2, 1, 1}, 1, 0, true)},
+          {{2, 1, 6, 6}, uneven, kContiguous, kChannelsLast},
+          {{2, 3, 9, 9}, filters({7, 3, 3, 3}, 2, 1), kChannelsLast, kContiguous, c10::kBFloat16},
+          {{7, 2, 9, 8}, filters({16, 2, 8, 7}, 1, 1)},
+          {{40, 1, 7, 7}, filters({16, 1, 3, 3}, 1, 0)}};
+}
+
+void expect_filter_gradient_as_unfused(const FilterGradientCase& of, const Launcher& launcher,
+                                       c10::Device device) {
+  using Layout = FilterGradientCase::Layout;
+  at::manual_seed(7);
+  const auto draw = [&](std::vector<int64_t> size, Layout layout) {
+    if (layout == Layout::kPart) {
+      size[1] += 1;
+      size[3] += 2;
+    }
+    const at::Tensor all = at::randn(size).to(of.type).to(device);
+    if (layout == Layout::kPart) return all.slice(1, 1).slice(3, 1, size[3] - 1);
+    return layout == Layout::kChannelsLast ? all.contiguous(at::MemoryFormat::ChannelsLast) : all;
+  };
+  const FilterGradient& f = of.of;
+  const auto places = [&](size_t i) {
+    return (of.image[2 + i] + 2 * f.padding[i] - f.dilation[i] * (f.size[2 + i] - 1) - 1) /
+               f.stride[i] +
+           1;
+  };
+  const at::Tensor image = draw(of.image, of.of_image);
+  const at::Tensor grad = draw({of.image[0], f.size[0], places(0), places(1)}, of.of_grad);
+  const auto [weight, bias] = filter_gradient(grad, image, f, launcher);
+  const auto in_double = [](const at::Tensor& t) { return t.cpu().to(at::kDouble).contiguous(); };
+  const auto [weight0, bias0] = filter_gradient_unfused(in_double(grad), in_double(image), f);
+  EXPECT_EQ(weight.strides(), at::IntArrayRef(f.strides));
+  EXPECT_EQ(weight.scalar_type(), of.type);
+  expect_close(weight0, weight, tolerance_of(of.type), "gradient of the filters");
+  EXPECT_EQ(bias.defined(), f.bias);
+  if (f.bias) expect_close(bias0, bias, tolerance_of(of.type), "gradient of the bias");
+  const auto again = filter_gradient(grad, image, f, launcher);
+  EXPECT_TRUE(at::equal(weight, std::get<0>(again))) << "other bits";
 }
 
 std::vector<MaxPoolCase> max_pool_cases() {
@@ -301,6 +374,77 @@ void expect_bias_relu_as_unfused(at::IntArrayRef sizes, c10::ScalarType type,
   EXPECT_EQ(db.scalar_type(), of_bias);
   expect_close(db0, db, tolerance_of(of_bias), "gradient of the bias");
   expect_zeros(counters);
+}
+
+namespace {
+
+// All numbers of 16 bits; floats with every third upper half, and the lower halves around which
+// rounding to 16 bits changes.
+at::Tensor all_kinds_of_numbers(c10::ScalarType type) {
+  constexpr int64_t kHalves = int64_t{1} << 16;
+  if (c10::elementSize(type) == 2) return at::arange(kHalves).to(at::kShort).view(type);
+  const at::Tensor upper = at::arange(0, kHalves, 3, at::kLong).bitwise_left_shift(16);
+  const at::Tensor lower =
+      at::tensor(std::vector<int64_t>{0, 0x0fff, 0x1000, 0x1001, 0x7fff, 0x8000, 0x8001, 0xffff});
+  return (upper.unsqueeze(1) + lower).flatten().to(at::kInt).view(type);
+}
+
+at::Tensor bits_of(const at::Tensor& tensor) {
+  return tensor.contiguous().view(tensor.element_size() == 2 ? at::kShort : at::kInt);
+}
+
+void expect_same_casts(const CastArguments& of, const Launcher& launcher) {
+  ASSERT_TRUE(fits_cast(of));
+  const std::vector<at::Tensor> results = cast(of, launcher);
+  const std::vector<at::Tensor> expected = cast_unfused(of);
+  ASSERT_EQ(results.size(), expected.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    SCOPED_TRACE(c10::str(i, ": ", expected[i].sizes()));
+    ASSERT_EQ(results[i].sizes(), expected[i].sizes());
+    EXPECT_EQ(results[i].strides(), expected[i].strides());
+    EXPECT_EQ(results[i].scalar_type(), of.type);
+    const at::Tensor is_number = expected[i].isnan().logical_not();
+    EXPECT_TRUE(at::equal(results[i].isnan().logical_not(), is_number));
+    EXPECT_TRUE(at::equal(bits_of(results[i]).masked_select(is_number),
+                          bits_of(expected[i]).masked_select(is_number)));
+  }
+}
+
+}  // namespace
+
+void expect_cast_as_unfused(c10::ScalarType from, c10::ScalarType to, const Launcher& launcher,
+                            c10::Device device) {
+  at::manual_seed(12);
+  const auto draw = [&](at::IntArrayRef sizes) { return at::randn(sizes).to(from).to(device); };
+  CastArguments all{
+      .tensors = {all_kinds_of_numbers(from).to(device),
+                  draw({2, 5, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast), draw({7, 31}).t(),
+                  draw({}), draw({3, 0, 2}), draw({1030}).narrow(0, 1, 1029)},  // not aligned
+      .type = to};
+  for (int64_t length : {1023, 1024, 1025, 2048, 5000}) all.tensors.push_back(draw({length}));
+  for (int64_t i = 0; i < 150; ++i) all.tensors.push_back(draw({i % 37}));
+  expect_same_casts(all, launcher);
+
+  const CastArguments together{.tensors = {draw({3, 5}), draw({1, 5}), draw({0, 5}), draw({4, 7}),
+                                           draw({1025}), draw({7}), draw({2048})},
+                               .type = to,
+                               .parts = {3, 1, 3}};
+  expect_same_casts(together, launcher);
+  const auto& t = together.tensors;
+  const std::vector<at::Tensor> results = cast(together, launcher);
+  ASSERT_EQ(results.size(), 3U);
+  EXPECT_TRUE(at::equal(results[0], at::cat({t[0], t[1], t[2]}).to(to)));
+  EXPECT_TRUE(at::equal(results[1], t[3].to(to)));
+  EXPECT_TRUE(at::equal(results[2], at::cat({t[4], t[5], t[6]}).to(to)));
+}
+
+void expect_large_cast_as_unfused(c10::ScalarType from, c10::ScalarType to,
+                                  const Launcher& launcher, c10::Device device) {
+  at::manual_seed(13);
+  const at::Tensor large = at::randn({(int64_t{1} << 22) + 11}).to(from).to(device);
+  expect_same_casts(
+      {.tensors = {large, large.narrow(0, 3, 5000), large.narrow(0, 0, 4095)}, .type = to},
+      launcher);
 }
 
 }  // namespace tensorpack::cuda

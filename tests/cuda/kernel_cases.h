@@ -2,6 +2,7 @@
 // Fused kernels against libtorch's operators over grids, wherever they run.
 #pragma once
 
+#include "tensorpack/cuda/kernels/filter_gradient.h"
 #include "tensorpack/cuda/kernels/launcher.h"
 #include "tensorpack/cuda/kernels/max_pool.h"
 
@@ -33,6 +34,25 @@ std::vector<CrossEntropyCase> cross_entropy_cases();
 /// With some rows ignored.
 void expect_cross_entropy_as_unfused(const CrossEntropyCase& of, const Launcher& launcher,
                                      c10::Device device);
+
+/// Images [N, C, H, W] and the number of filters, whose gradient's other numbers are in `of`.
+struct FilterGradientCase {
+  enum class Layout { kContiguous, kChannelsLast, kPart };
+
+  std::vector<int64_t> image = {};
+  FilterGradient of = {};
+  Layout of_grad = Layout::kChannelsLast;
+  Layout of_image = Layout::kContiguous;
+  c10::ScalarType type = c10::kFloat;
+};
+
+/// One place, one filter, more filters than a block has, as many taps as can be; strides, padding,
+/// dilation; layouts.
+std::vector<FilterGradientCase> filter_gradient_cases();
+
+/// Expects what libtorch gives in double, and the same bits again.
+void expect_filter_gradient_as_unfused(const FilterGradientCase& of, const Launcher& launcher,
+                                       c10::Device device);
 
 struct MaxPoolCase {
   std::vector<int64_t> sizes = {};
@@ -76,5 +96,13 @@ void expect_pointwise_sum_as_unfused(at::IntArrayRef sizes, c10::ScalarType type
 void expect_bias_relu_as_unfused(at::IntArrayRef sizes, c10::ScalarType type,
                                  c10::ScalarType of_bias, const Launcher& launcher,
                                  c10::Device device);
+
+/// Every exponent and sign, ties, numbers that are none, tensors of all lengths and layouts, more
+/// of them than a table has, some put together: bit by bit.
+void expect_cast_as_unfused(c10::ScalarType from, c10::ScalarType to, const Launcher& launcher,
+                            c10::Device device);
+/// So many elements that blocks get more of them.
+void expect_large_cast_as_unfused(c10::ScalarType from, c10::ScalarType to,
+                                  const Launcher& launcher, c10::Device device);
 
 }  // namespace tensorpack::cuda

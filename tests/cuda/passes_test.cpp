@@ -5,7 +5,15 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <functional>
+
 #include "tensorpack/graph/passes/passes.h"
+#include "tensorpack/models/attention.h"
+#include "tensorpack/optim/gradient_processor.h"
+#include "tensorpack/optim/sgd.h"
+#include "tensorpack/session/session.h"
+#include "tensorpack/tower/tower_context.h"
+#include "tensorpack/tower/tower_func.h"
 #include "tests/cuda/fusion.h"
 
 namespace tensorpack::cuda {
@@ -98,6 +106,110 @@ TEST(BatchCastsTest, OtherTypesLayoutsAndLargeOnesAreLeftAlone) {
   const std::vector<std::string> as_recorded = operators(trace);
   batch_casts(trace, at::kCPU);
   EXPECT_EQ(operators(trace), as_recorded);
+}
+
+TEST(BatchCastsTest, CastsToOneTypeAreMadeTogether) {
+  const Tensors w = {at::rand({3}), at::rand({3}), at::rand({3}), at::rand({3})};
+  Trace trace = trace_of(kInput, w, [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor first = in[0] * cast(w[0]) * w[1].to(at::kHalf);
+    return {{"y", first * cast(w[2]) * w[3].to(at::kHalf)}};
+  });
+  const at::Tensor expected = run(trace, kInput, "y");
+  batch_casts(trace, at::kCPU);
+  EXPECT_EQ(count(trace, "tensorpack::cast_together"), 2);
+  EXPECT_EQ(count(trace, "aten::_to_copy"), 0);
+  EXPECT_TRUE(at::equal(run(trace, kInput, "y"), expected));
+}
+
+TEST(BatchCastsTest, WhatIsPutTogetherBeforeACastIsPutTogetherByIt) {
+  const Tensors w = {at::rand({3}), at::rand({4, 3}), at::rand({1, 3}), at::rand({2, 3})};
+  Trace trace = trace_of(kInput, w, [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor first = in[0] * cast(w[0]);
+    return {{"y", first.sin().matmul(cast(at::cat({w[1], w[2], w[3]})).t().to(at::kFloat))}};
+  });
+  const at::Tensor expected = run(trace, kInput, "y");
+  batch_casts(trace, at::kCPU);
+  EXPECT_THAT(operators(trace), ElementsAre("tensorpack::cast_together", "aten::mul.Tensor",
+                                            "aten::sin", "aten::t", "aten::_to_copy", "aten::mm"));
+  EXPECT_TRUE(at::equal(run(trace, kInput, "y"), expected));
+}
+
+TEST(BatchCastsTest, OnePutTogetherAloneIsOneOperator) {
+  const Tensors w = {at::rand({2, 3}), at::rand({1, 3})};
+  Trace trace = trace_of(kInput, w, [&](const Tensors& in) -> NamedTensors {
+    return {{"y", in[0].sum() * cast(at::cat(w))}};
+  });
+  const at::Tensor expected = run(trace, kInput, "y");
+  batch_casts(trace, at::kCPU);
+  EXPECT_EQ(count(trace, "aten::cat"), 0);
+  EXPECT_TRUE(at::equal(run(trace, kInput, "y"), expected));
+}
+
+TEST(BatchCastsTest, WhatIsPutTogetherOtherwiseOrReadByOthersStays) {
+  const at::Tensor a = at::rand({3, 3}), b = at::rand({3, 3}), c = a.to(at::kHalf);
+  const auto expect_stays = [&](const std::function<at::Tensor()>& function) {
+    Trace trace = trace_of(kInput, {a, b, c}, [&](const Tensors&) -> NamedTensors {
+      return {{"y", function()}};
+    });
+    const at::Tensor expected = run(trace, kInput, "y");
+    batch_casts(trace, at::kCPU);
+    EXPECT_EQ(count(trace, "aten::cat"), 1);
+    EXPECT_TRUE(at::equal(run(trace, kInput, "y"), expected));
+  };
+  expect_stays([&] { return cast(at::cat({a, b}, 1)); });
+  expect_stays([&] { return cast(at::cat({a, b.t()})); });
+  expect_stays([&] { return cast(at::cat({a, b.to(at::kDouble)})); });
+  expect_stays([&] {
+    const at::Tensor both = at::cat({a, b});
+    return both * cast(both);
+  });
+  expect_stays([&] {
+    const at::Tensor both = at::cat({a, b});
+    both[0].add_(1);
+    return cast(both);
+  });
+  expect_stays([&] { return cast(at::cat({a, c.to(at::kFloat)})); });  // of a cast
+}
+
+TEST(BatchCastsTest, APartThatIsWrittenAfterItWasReadIsCastBefore) {
+  const at::Tensor a = at::rand({2, 3}), b = at::rand({1, 3});
+  const Tensors w = {a, b};
+  Trace trace = trace_of(kInput, w, [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor both = at::cat({a, b});
+    a.add_(in[0]);
+    return {{"y", cast(both)}};
+  });
+  const Tensors expected = outcome_of(trace, kInput, w);
+  batch_casts(trace, at::kCPU);
+  EXPECT_THAT(operators(trace), ElementsAre("tensorpack::cast_together", "aten::add_.Tensor"));
+  const Tensors found = outcome_of(trace, kInput, w);
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(at::equal(found[i], expected[i])) << i;
+}
+
+// Its layers have the weights of queries, keys and values put together.
+TEST(BatchCastsTest, CastsOfAttentionsWeightsAreOneOperator) {
+  Graph graph;
+  SGD optimizer({.lr = 0.1});
+  const Op op = graph.define({
+      .name = "train",
+      .inputs = {{"x", {2, 5, 8}}},
+      .body = [&](const Tensors& in) -> NamedTensors {
+        TowerContext tower(graph);
+        const TowerFunc network = [](const at::Tensor& x) {
+          const at::Tensor l = MultiHeadAttention("first", x, {.heads = 2});
+          return MultiHeadAttention("second", l, {.heads = 2});
+        };
+        const at::Tensor cost = network({in[0]})[0].to(at::kFloat).square().mean();
+        minimize(optimizer, cost, graph.variables().trainable());
+        return {{"cost", cost}};
+      },
+  });
+  Session session(graph, {.precision = Precision::kBFloat16});
+  Trace trace = session.trace(op);
+  cuda::optimize(trace, {"cost"}, {.device = at::kCPU});
+  EXPECT_EQ(count(trace, "tensorpack::cast_together"), 1);
+  EXPECT_EQ(count(trace, "aten::_to_copy"), 0);
+  EXPECT_EQ(count(trace, "aten::cat"), 2);  // of gradients
 }
 
 TEST(BatchCastsTest, OnTheCpuOptimizeLeavesCastsAlone) {

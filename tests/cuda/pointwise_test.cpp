@@ -79,7 +79,7 @@ TEST(FormulaTest, WhatIsNoFormulaIsAnError) {
       parse_formula(text, 1);
       FAIL() << text;
     } catch (const Error& error) {
-      EXPECT_THAT(error.what(), HasSubstr("is no formula of 1 inputs"));
+      EXPECT_THAT(error.what(), HasSubstr("is no formula of 1 input"));
     }
   }
 }

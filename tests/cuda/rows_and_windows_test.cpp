@@ -110,6 +110,30 @@ TEST(MaxPoolKernelTest, NotANumberIsTheLargest) {
   EXPECT_EQ(places[0][0][1][1].item<int>(), 1);
 }
 
+TEST(FilterGradientKernelTest, GivesWhatTheUnfusedOperatorsGive) {
+  const HostLauncher launcher;
+  for (const FilterGradientCase& of : filter_gradient_cases()) {
+    SCOPED_TRACE(c10::str(at::IntArrayRef(of.image), " ", at::IntArrayRef(of.of.size)));
+    expect_filter_gradient_as_unfused(of, launcher, at::kCPU);
+  }
+}
+
+TEST(FilterGradientKernelTest, WhatIsNoNumberShowsInItsFilterOrTapAlone) {
+  const HostLauncher launcher;
+  const at::Tensor image = at::randn({5, 3, 9, 7}), grad = at::randn({5, 32, 7, 5});
+  grad[4][30][2][2] = std::numeric_limits<float>::quiet_NaN();
+  grad[1][7][0][1] = std::numeric_limits<float>::infinity();
+  const FilterGradient of{.size = {32, 3, 3, 3}, .strides = {27, 9, 3, 1}};
+  const at::Tensor weight = std::get<0>(filter_gradient(grad, image, of, launcher));
+  EXPECT_TRUE(weight[30].isnan().all().item<bool>());
+  EXPECT_TRUE(weight[7].isinf().all().item<bool>());
+  EXPECT_EQ(weight.isfinite().sum().item<int64_t>(), 30 * 27);
+  image[2][1][0][0] = std::numeric_limits<float>::quiet_NaN();
+  const at::Tensor again = std::get<0>(filter_gradient(at::ones_like(grad), image, of, launcher));
+  EXPECT_EQ(again.isnan().sum().item<int64_t>(), 32) << "a corner lies under one tap";
+  EXPECT_TRUE(again.select(1, 1).select(1, 0).select(1, 0).isnan().all().item<bool>());
+}
+
 TEST(FoldImageKernelTest, GivesWhatTheUnfusedOperatorsGive) {
   const HostLauncher launcher;
   for (const auto type : {at::kFloat, at::kBFloat16}) {

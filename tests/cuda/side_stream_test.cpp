@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <map>
 #include <set>
 
 #include "tensorpack/cuda/passes/passes.h"
@@ -12,6 +13,16 @@ namespace tensorpack::cuda {
 namespace {
 
 using testing::ElementsAre;
+
+// Moves the variables against their gradients.
+NamedTensors descend(const at::Tensor& cost, const Tensors& variables) {
+  const auto gradients = torch::autograd::grad({cost}, variables);
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    at::Tensor(variables[i]).sub_(gradients[i], 0.1);
+  }
+  return {{"cost", cost}};
+}
 
 struct Convolutions {
   at::Tensor w0 = at::randn({8, 8, 3, 3}).set_requires_grad(true);
@@ -24,11 +35,40 @@ struct Convolutions {
     return trace_of({image}, variables(), [&](const Tensors& in) -> NamedTensors {
       at::Tensor y = in[0];
       for (const at::Tensor& w : variables()) y = at::conv2d(y, w, {}, 1, 1).tanh();
-      const at::Tensor cost = y.sum();
-      const auto gradients = torch::autograd::grad({cost}, variables());
-      const at::NoGradGuard no_grad;
-      for (size_t i = 0; i < 3; ++i) variables()[i].sub_(gradients[i], 0.1);
-      return {{"cost", cost}};
+      return descend(y.sum(), variables());
+    });
+  }
+};
+
+// One weight, three times.
+struct SharedConvolution {
+  at::Tensor w = at::randn({8, 8, 3, 3}).set_requires_grad(true);
+
+  Tensors variables() const { return {w}; }
+
+  Trace step(const at::Tensor& image) const {
+    return trace_of({image}, variables(), [&](const Tensors& in) -> NamedTensors {
+      at::Tensor y = in[0];
+      for (int i = 0; i < 3; ++i) y = at::conv2d(y, w, {}, 1, 1).tanh();
+      return descend(y.sum(), variables());
+    });
+  }
+};
+
+struct Products {
+  explicit Products(int64_t hidden)
+      : w0(at::randn({hidden, 8}).set_requires_grad(true)),
+        b0(at::randn({hidden}).set_requires_grad(true)),
+        w1(at::randn({16, hidden}).set_requires_grad(true)),
+        b1(at::randn({16}).set_requires_grad(true)) {}
+  at::Tensor w0, b0, w1, b1;
+
+  Tensors variables() const { return {w0, b0, w1, b1}; }
+
+  Trace step(int64_t rows) const {
+    return trace_of({at::randn({rows, 8})}, variables(), [&](const Tensors& in) -> NamedTensors {
+      const at::Tensor y = at::linear(at::linear(in[0], w0, b0).tanh(), w1, b1);
+      return descend(y.square().sum(), variables());
     });
   }
 };
@@ -41,8 +81,14 @@ std::vector<std::string> order_of(const Trace& trace) {
     if (name == "aten::convolution_backward") {
       const c10::List<bool> mask = node.arguments[10].literal.toBoolList();
       order.push_back(mask.get(0) ? mask.get(1) ? "both" : "input" : "weight");
+    } else if (name == "tensorpack::folded_weight_gradient") {
+      order.emplace_back("folded weight");
     } else if (name == "aten::sub_") {
       order.emplace_back("update");
+    } else if (name == "aten::mm" || name == "aten::add") {
+      order.push_back(name.substr(6));
+    } else if (node.op_name() == "aten::sum.dim_IntList" || name == "tensorpack::column_sum") {
+      order.emplace_back("sum");
     } else if (name.ends_with("_side_stream")) {
       order.push_back(name.substr(12, name.find('_') - 12));
     }
@@ -61,32 +107,182 @@ TEST(SideStreamTest, GradientsOfWeightsAreMadeBesideTheOthersAndAwaitedByTheUpda
                           "weight", "update", "join", "update", "update"));
 }
 
-TEST(SideStreamTest, TheResultIsTheSame) {
+TEST(SideStreamTest, SoAreThoseOfFiltersOverFewChannels) {
+  const at::Tensor w = at::randn({8, 3, 3, 3}).set_requires_grad(true);
+  Trace trace = trace_of({at::randn({2, 3, 5, 5})}, {w}, [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor x = in[0].detach().set_requires_grad(true);
+    const at::Tensor y = at::conv2d(x.exp().sin().cos(), w, {}, 1, 1).tanh();
+    const auto gradients = torch::autograd::grad({y.sum()}, {w, x});
+    const at::NoGradGuard no_grad;
+    at::Tensor(w).sub_(gradients[0], 0.1);
+    return {{"x", gradients[1]}};
+  });
+  EXPECT_EQ(fuse_filter_gradients(trace, at::kCPU), 1);
+  use_side_stream(trace, at::kCPU);
+  const std::vector<std::string> names = operators(trace);
+  const auto found = std::find(names.begin(), names.end(), "tensorpack::filter_gradient");
+  EXPECT_THAT(std::vector<std::string>(found - 1, found + 3),
+              ElementsAre("tensorpack::begin_side_stream", "tensorpack::filter_gradient",
+                          "tensorpack::end_side_stream", "aten::convolution_backward"));
+}
+
+TEST(SideStreamTest, TheyComeBehindTheGradientOfTheirInputWhereThatFillsTheDevice) {
   const Convolutions net;
+  Trace trace = net.step(at::randn({4, 8, 128, 128}));
+  use_side_stream(trace, at::kCPU);
+  EXPECT_THAT(order_of(trace),
+              ElementsAre("input", "begin", "weight", "end", "input", "begin", "weight", "end",
+                          "weight", "update", "join", "update", "update"));
+}
+
+TEST(SideStreamTest, OperatorsOfOursMayBeWhatTheyRunBeside) {
+  const auto channels_last = at::MemoryFormat::ChannelsLast;
+  const at::Tensor w0 = at::randn({8, 3, 7, 7}).contiguous(channels_last).set_requires_grad(true);
+  const at::Tensor w1 = Convolutions().w1;
+  const at::Tensor batch = at::randn({4, 3, 256, 256}).contiguous(channels_last);
+  Trace trace = trace_of({batch}, {w0, w1}, [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor y = at::conv2d(in[0], w0, {}, 2, 3).tanh();
+    return descend(at::conv2d(y, w1, {}, 1, 1).sum(), {w0, w1});
+  });
+  ASSERT_GT(fold_images(trace, at::kCPU), 0);
+  use_side_stream(trace, at::kCPU);
+  EXPECT_THAT(order_of(trace), ElementsAre("input", "begin", "weight", "end", "folded weight",
+                                           "update", "join", "update"));
+}
+
+TEST(SideStreamTest, TheSumOfTwoGradientsFollowsThem) {
+  const SharedConvolution net;
   Trace trace = net.step(image());
-  const at::Tensor batch = image();
+  EXPECT_THAT(order_of(trace), ElementsAre("both", "both", "add", "weight", "add", "update"));
+  use_side_stream(trace, at::kCPU);
+  EXPECT_THAT(order_of(trace),
+              ElementsAre("begin", "weight", "end", "input", "begin", "weight", "end", "input",
+                          "begin", "add", "end", "weight", "join", "add", "update"));
+}
+
+TEST(SideStreamTest, AnAdditionOfAnythingElseStays) {
+  const Convolutions net;
+  Trace trace = trace_of({image()}, net.variables(), [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor x = in[0].exp(), y = x + in[0];
+    const at::Tensor z = at::conv2d(x, net.w0, {}, 1, 1).sum();
+    return {{"y", y}, {"z", z}};
+  });
+  use_side_stream(trace, at::kCPU);
+  EXPECT_THAT(order_of(trace), ElementsAre("add"));
+}
+
+TEST(SideStreamTest, GradientsOfInputsStayAndSumsForBiasesLeave) {
+  const Products net(32);
+  Trace trace = net.step(4);
+  EXPECT_THAT(order_of(trace),
+              ElementsAre("mm", "mm", "sum", "mm", "sum", "update", "update", "update", "update"));
+  use_side_stream(trace, at::kCPU);
+  EXPECT_THAT(order_of(trace), ElementsAre("mm", "begin", "mm", "end", "begin", "sum", "end", "mm",
+                                           "sum", "update", "update", "join", "update", "update"));
+}
+
+TEST(SideStreamTest, SumsThatShareAConstantToCountInAreNotMadeAtOnce) {
+  const Products net(64);
+  Trace trace = net.step(8192);
+  ASSERT_EQ(fuse_column_sums(trace, at::kCPU), 2);
+  use_side_stream(trace, at::kCPU);
+  // The second one is too large to leave.
+  EXPECT_THAT(order_of(trace), ElementsAre("mm", "begin", "mm", "end", "begin", "sum", "end", "mm",
+                                           "join", "sum", "update", "update", "update", "update"));
+}
+
+template <typename Net>
+void expect_the_same_result(const Net& net, Trace trace, const at::Tensor& batch) {
   const Tensors expected = outcome_of(trace, {batch}, net.variables());
   use_side_stream(trace, at::kCPU);
   expect_close(expected, outcome_of(trace, {batch}, net.variables()));
 }
 
-TEST(SideStreamTest, WhatItReadsIsKeptUntilTheJoin) {
-  const Convolutions net;
-  Trace trace = net.step(image());
+TEST(SideStreamTest, TheResultIsTheSame) {
+  const Convolutions convolutions;
+  expect_the_same_result(convolutions, convolutions.step(image()), image());
+  const SharedConvolution shared;
+  expect_the_same_result(shared, shared.step(image()), image());
+  const Products products(32);
+  expect_the_same_result(products, products.step(4), at::randn({4, 8}));
+}
+
+// How often a node may run at once with one that it must come behind. What is issued aside begins
+// behind all that was issued before; the rest is behind what is aside once that is joined.
+int races(const Trace& trace) {
+  struct Access {
+    bool is_aside, writes;
+  };
+  std::map<StorageId, std::vector<Access>> accesses;  // since the last join
+  bool is_aside = false, is_awaited = true;
+  int found = 0;
+  const auto touch = [&](StorageId storage, bool writes) {
+    for (const Access& other : accesses[storage]) {
+      found += (writes || other.writes) && other.is_aside && !is_aside;
+    }
+    accesses[storage].push_back({is_aside, writes});
+  };
+  for (const Node& node : trace.nodes) {
+    const std::string name = node.op_name();
+    if (name == "tensorpack::begin_side_stream") {
+      is_aside = true;
+      is_awaited = false;
+    } else if (name == "tensorpack::end_side_stream") {
+      is_aside = false;
+    } else if (name == "tensorpack::join_side_stream") {
+      accesses.clear();
+      is_awaited = true;
+    } else if (!node.is_view) {
+      node.for_each_argument([&](ValueId id) { touch(trace.values[id].storage, false); });
+      node.for_each_result([&](ValueId id) { touch(trace.values[id].storage, true); });
+      for (const StorageId storage : node.writes) touch(storage, true);
+      if (name == "tensorpack::column_sum") {
+        touch(trace.values[node.arguments[1].ids[0]].storage, true);
+      }
+    }
+  }
+  return found + (is_awaited ? 0 : 1);
+}
+
+TEST(SideStreamTest, NothingRaces) {
+  Trace sums = Products(64).step(8192);
+  fuse_column_sums(sums, at::kCPU);
+  for (Trace trace :
+       {Convolutions().step(image()), SharedConvolution().step(image()),
+        Convolutions().step(at::randn({4, 8, 128, 128})), Products(32).step(4), sums}) {
+    use_side_stream(trace, at::kCPU);
+    EXPECT_EQ(races(trace), 0);
+    // Without its joins it would.
+    std::erase_if(trace.nodes, [](const Node& node) {
+      return node.op_name() == "tensorpack::join_side_stream";
+    });
+    EXPECT_GT(races(trace), 0);
+  }
+}
+
+// All that is read aside, and nothing else.
+void expect_kept(Trace trace) {
   use_side_stream(trace, at::kCPU);
   std::set<ValueId> read, kept;
   for (size_t i = 1; i < trace.nodes.size(); ++i) {
+    const Node& node = trace.nodes[i];
     if (trace.nodes[i - 1].op_name() == "tensorpack::begin_side_stream") {
-      trace.nodes[i].for_each_argument([&](ValueId id) {
+      node.for_each_argument([&](ValueId id) {
         if (!trace.values[id].is_persistent()) read.insert(id);
       });
     }
-    if (trace.nodes[i].op_name() == "tensorpack::join_side_stream") {
-      trace.nodes[i].for_each_argument([&](ValueId id) { kept.insert(id); });
+    if (node.op_name() == "tensorpack::join_side_stream") {
+      node.for_each_argument([&](ValueId id) { kept.insert(id); });
     }
   }
+  EXPECT_FALSE(read.empty());
   EXPECT_EQ(kept, read);
-  EXPECT_EQ(kept.size(), 4);
+}
+
+TEST(SideStreamTest, WhatIsReadAsideIsKeptUntilTheJoin) {
+  expect_kept(Convolutions().step(image()));
+  expect_kept(SharedConvolution().step(image()));
+  expect_kept(Products(32).step(4));
 }
 
 TEST(SideStreamTest, WhatIsKeptIsLimited) {
@@ -105,9 +301,10 @@ TEST(SideStreamTest, AWriteToWhatItReadsWaits) {
     const at::Tensor x = in[0].exp(), y = at::conv2d(x, net.w0, {}, 1, 1);
     const at::Tensor gradient = torch::autograd::grad({y.sum()}, {net.w0})[0];
     const at::NoGradGuard no_grad;
-    const at::Tensor z = y.exp().sin().cos();
+    const at::Tensor z = y.exp().reshape({2, -1});
     at::Tensor(x).zero_();
-    return {{"z", z.exp().sin().cos() + gradient.sum()}};
+    const at::Tensor product = at::mm(z, z.t());
+    return {{"z", product.sum() + gradient.sum()}};
   });
   use_side_stream(trace, at::kCPU);
   const std::vector<std::string> names = operators(trace);
@@ -121,8 +318,8 @@ TEST(SideStreamTest, AWriteToWhatItReadsWaits) {
 TEST(SideStreamTest, WhatFillsTheDeviceByItselfStays) {
   Trace trace = trace_of({at::randn({256, 256})}, {}, [](const Tensors& in) -> NamedTensors {
     const at::Tensor x = in[0].exp(), large = x.expand({160, 256, 256}).reshape({40960, 256});
-    const at::Tensor y = at::mm(large, x), z = x.sin().cos().exp().tanh();
-    return {{"y", y.sum() + z.sum()}};
+    const at::Tensor y = at::mm(large, x), sums = large.sum(0), z = at::mm(x.sin(), x);
+    return {{"y", y.sum() + sums.sum() + z.sum()}};
   });
   const std::vector<std::string> before = operators(trace);
   use_side_stream(trace, at::kCPU);

@@ -111,7 +111,7 @@ TEST(BatchTest, DifferentTypesAndCountsAreErrors) {
               ThrowsMessage<Error>(AllOf(HasSubstr("Float"), HasSubstr("Long in datapoint 1"))));
   const auto counts = FromList({{torch::ones({1})}, {}}) | batch(2);
   EXPECT_THAT([&] { counts->next(); },
-              ThrowsMessage<Error>(HasSubstr("1 components and datapoint 1 has 0")));
+              ThrowsMessage<Error>(HasSubstr("1 component and datapoint 1 has 0")));
   const auto undefined = FromList({{at::Tensor()}}) | batch(1);
   EXPECT_THAT([&] { undefined->next(); }, ThrowsMessage<Error>(HasSubstr("undefined tensor")));
 }

@@ -139,7 +139,7 @@ TEST(FashionMnistTest, LabelsAndImagesMustAgree) {
   write_small_set(dir.path(), "train");
   write_file_atomically(dir / "train-labels-idx1-ubyte", idx_bytes({2}, "\1\2"));
   EXPECT_THAT([&] { FashionMnist("train", {.dir = dir.path()}); },
-              ThrowsMessage<Error>(HasSubstr("3 images but labels of shape [2]")));
+              ThrowsMessage<Error>(HasSubstr("labels have the shape [2] for 3 images")));
   write_file_atomically(dir / "train-images-idx3-ubyte", idx_bytes({2, 1, 1}, "ab"));
   EXPECT_THAT([&] { FashionMnist("train", {.dir = dir.path()}); },
               ThrowsMessage<Error>(HasSubstr("[2, 1, 1], not [N, 28, 28]")));

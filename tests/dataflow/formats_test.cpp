@@ -205,7 +205,7 @@ TEST_F(FormatsTest, Hdf5ErrorsNameTheFile) {
   cut("a", 100);
   EXPECT_ERROR(read_hdf5(dir_ / "a", {"x"}), (dir_ / "a").string());
   flow.start(0);
-  EXPECT_ERROR(save_hdf5(flow, dir_ / "b", {"x", "y"}), "1 components, but there are 2 names");
+  EXPECT_ERROR(save_hdf5(flow, dir_ / "b", {"x", "y"}), "has 1 component, but is given 2 names");
 }
 
 #endif

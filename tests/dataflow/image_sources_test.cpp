@@ -348,7 +348,8 @@ TEST(CifarTest, ConvertsPngsWithAnImageInEachRow) {
   EXPECT_TRUE(same(*test.next(), {rows[0].view({32, 32, 3}), torch::tensor(7)}));
   EXPECT_EQ(test.label_names()[9], "truck");
   write(dir / "png/test_lables.json", "[7]");
-  EXPECT_ERROR(convert_cifar10_pngs(dir / "png", dir / "bin"), "has 2 images, for which there are");
+  EXPECT_ERROR(convert_cifar10_pngs(dir / "png", dir / "bin"),
+               "has 2 images, for which the number of");
   write(dir / "png/test_lables.json", "{");
   EXPECT_ERROR(convert_cifar10_pngs(dir / "png", dir / "bin"), "test_lables.json");
   write(dir / "png/test_lables.json", "{\"0\": 7}");

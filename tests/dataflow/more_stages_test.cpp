@@ -38,7 +38,7 @@ TEST(BatchTest, PaddingFillsUpToTheLargest) {
       same(*flow->next(), {torch::tensor({{0, -1, -1}, {0, 1, 2}, {0, 1, -1}}, torch::kLong)}));
   const auto wrong =
       FromList({{torch::ones({2})}, {torch::ones({2, 2})}}) | batch(2, {.padding = 0});
-  EXPECT_ERROR(wrong->next(), "1 dimensions in datapoint 0");
+  EXPECT_ERROR(wrong->next(), "1 dimension in datapoint 0");
 }
 
 TEST(BatchTest, ByShapeWaitsForEqualShapes) {

@@ -17,6 +17,8 @@
 #include "tensorpack/utils/error.h"
 #include "tests/dataflow/matchers.h"
 #include "tests/dataflow/numbers.h"
+#include "tests/support/thread_limit.h"
+#include "tests/support/throws.h"
 
 namespace tensorpack::test {
 namespace {
@@ -31,6 +33,11 @@ DataPoint times_ten(DataPoint point) { return {point[0] * 10}; }
 DataPoint uneven(DataPoint point) {
   if (value_of(point) % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
   return {point[0] * 10};
+}
+
+TEST(ParallelStagesTest, AThreadThatCannotBeStartedIsAnError) {
+  const ThreadLimit limit(0);
+  EXPECT_ERROR((numbers(3) | prefetch(2))->next(), "it cannot be started: ");
 }
 
 DataPoint fail_at_three(DataPoint point) {

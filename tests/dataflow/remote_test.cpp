@@ -121,7 +121,7 @@ TEST_F(RemoteTest, DifferentDatapointsAreAnError) {
   EXPECT_TRUE(flow.next()) << "sizes may differ";
   EXPECT_THAT([&] { flow.next(); },
               ThrowsMessage<Error>(AllOf(HasSubstr("{Float in 2 dimensions}"),
-                                         HasSubstr("the first one was {Float in 1 dimensions}"))));
+                                         HasSubstr("the first one was {Float in 1 dimension}"))));
 }
 
 TEST_F(RemoteTest, TooLargeDatapointsAreRefusedAtTheSender) {

@@ -165,7 +165,8 @@ TEST(TokenWindowsTest, TargetsAreTheNextTokens) {
   expect_true_size(make);
   expect_skips_as_if_read(make);
   EXPECT_EQ(TokenWindows(torch::arange(10), {.length = 3, .stride = 1}).size(), 7);
-  EXPECT_ERROR(TokenWindows(torch::arange(3), {.length = 3}), "too few");
+  EXPECT_ERROR(TokenWindows(torch::arange(3), {.length = 3}),
+               "do not fit into 3 tokens in 1 dimension");
 }
 
 }  // namespace

@@ -80,6 +80,20 @@ TEST(GraphTest, GlobalStepIsThereFromTheStart) {
   EXPECT_EQ(graph.global_step().name, "global_step");
 }
 
+TEST(GraphTest, WhatIsAttachedIsMadeOnceForEachType) {
+  struct Names {
+    std::vector<std::string> list = {};
+  };
+  struct Count {
+    int value = 3;
+  };
+  Graph graph;
+  graph.attached<Names>().list.push_back("a");
+  EXPECT_EQ(graph.attached<Count>().value, 3);
+  EXPECT_THAT(graph.attached<Names>().list, testing::ElementsAre("a"));
+  EXPECT_TRUE(Graph().attached<Names>().list.empty()) << "another graph has its own";
+}
+
 TEST(GraphTest, DefineRunsTheBodyOnceOnTrialInputsAndLeavesNoTrace) {
   Graph graph;
   int calls = 0;

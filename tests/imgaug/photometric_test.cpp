@@ -187,7 +187,7 @@ TEST(ColorSpaceTest, Converts) {
   EXPECT_TRUE(converted(ColorConversion::kHsvToRgb, colors({0, 255, 255})).equal(image));
   EXPECT_TRUE(converted(ColorConversion::kBgrToHsv, image).equal(colors({120, 255, 255})));
   EXPECT_TRUE(converted(ColorConversion::kGrayToRgb, bytes({7}, {1, 1})).equal(colors({7, 7, 7})));
-  EXPECT_ERROR(converted(ColorConversion::kGrayToRgb, image), "1 channels, not of 3");
+  EXPECT_ERROR(converted(ColorConversion::kGrayToRgb, image), "1 channel, not of 3");
 }
 
 TEST(NoiseTest, HasTheMomentsAskedFor) {
@@ -278,7 +278,8 @@ TEST(MetaTest, ChoosesByProbability) {
   EXPECT_NEAR(counts[3], 400, 80);
   EXPECT_NEAR(counts[4], 1400, 100);
   EXPECT_ERROR(RandomChooseAug({fixed(1), fixed(2)}, {0.5, 0.6}), "add up to 1.1, not to 1");
-  EXPECT_ERROR(RandomChooseAug({fixed(1)}, {0.5, 0.5}), "1 augmentors have 2 probabilities");
+  EXPECT_ERROR(RandomChooseAug({fixed(1)}, {0.5, 0.5}),
+               "1 augmentor cannot be chosen by a list of 2 numbers");
   EXPECT_ERROR(RandomChooseAug({}), "nothing to choose from");
   // Ten tenths do not add up to 1 exactly.
   (void)RandomChooseAug(std::vector<ImageAugmentor>(10, fixed(1)), std::vector<double>(10, 0.1));

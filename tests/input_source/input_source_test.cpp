@@ -20,6 +20,8 @@
 #include "tensorpack/utils/stop_flag.h"
 #include "tests/dataflow/numbers.h"
 #include "tests/support/leftovers.h"
+#include "tests/support/thread_limit.h"
+#include "tests/support/throws.h"
 
 namespace tensorpack::test {
 namespace {
@@ -198,6 +200,12 @@ TEST(FeedInputTest, WhatIsSkippedIsNotMade) {
 TYPED_TEST(InputSourceTest, NegativePositionIsAnError) {
   TypeParam source(numbers(3));
   EXPECT_THAT([&] { source.reset_state(-1); }, ThrowsMessage<Error>(HasSubstr("got -1")));
+}
+
+TYPED_TEST(InputSourceTest, AThreadThatCannotBeStartedIsAnError) {
+  TypeParam source(numbers(3));
+  const ThreadLimit limit(0);
+  EXPECT_ERROR(source.next(), "Input'] it cannot be started: ");
 }
 
 TYPED_TEST(InputSourceTest, EmptyPassIsAnErrorWhenInfiniteAndTheEndOtherwise) {

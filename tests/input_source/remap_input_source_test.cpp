@@ -77,7 +77,7 @@ TEST(RemapInputSourceTest, SaysWhichNameIsWrong) {
   RemappedInput source = remap_input_source(FeedInput(pairs(5)), kInputs, {"label"});
   EXPECT_THAT([&] { source.next(); },
               ThrowsMessage<Error>(AllOf(HasSubstr("FeedInput(Map) has 2 components"),
-                                         HasSubstr("1 inputs are named (label)"))));
+                                         HasSubstr("and names are given for 1 (label)"))));
 }
 
 // Feeds what the data does not have.

@@ -9,6 +9,7 @@
 #include "tensorpack/optim/sgd.h"
 #include "tensorpack/session/session.h"
 #include "tensorpack/tower/define_tower.h"
+#include "tensorpack/tower/summary.h"
 #include "tests/support/throws.h"
 
 namespace tensorpack {
@@ -98,6 +99,17 @@ TEST(AdoptTest, ATowerWithVariablesOfItsOwnHasAClone) {
   EXPECT_TRUE(at::equal(original.tensor, replica.tensor));
   EXPECT_FALSE(original.tensor.is_alias_of(replica.tensor));
   EXPECT_FALSE(replica.is_saved());
+}
+
+TEST(AdoptTest, AnyNameIsFree) {
+  Graph graph;
+  torch::nn::Linear linear(3, 1);
+  define_training(graph, [&](const Tensor& x) {
+    add_param_summary({{"summaries/.*"}});
+    return adopt("summaries", linear)->forward(x).square().mean();
+  });
+  EXPECT_THAT(names_of(graph, VariableRole::kTrainable),
+              testing::ElementsAre("summaries/weight", "summaries/bias"));
 }
 
 TEST(AdoptTest, ASecondUseWithoutReuseIsAnError) {

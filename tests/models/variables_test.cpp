@@ -25,7 +25,7 @@ TEST_F(LayersTest, RegularizeCostSearchesTheNames) {
   at::Tensor cost;
   const std::string log =
       stdout_of([&] { cost = regularize_cost("c0/.", l2_regularizer(0.1), "reg_cost"); });
-  EXPECT_THAT(log, HasSubstr("2 variables that match 'c0/.': fc0/W, fc0/b."));
+  EXPECT_THAT(log, HasSubstr("2 variables by 'c0/.': fc0/W, fc0/b."));
   EXPECT_FLOAT_EQ(cost.item<float>(), 0.05F * variable("fc0/W").square().sum().item<float>());
   EXPECT_TRUE(tower_->call().named_tensors().contains("reg_cost"));
   EXPECT_FLOAT_EQ(regularize_cost("fc1/W", l1_regularizer(2)).item<float>(),

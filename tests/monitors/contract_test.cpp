@@ -156,7 +156,7 @@ TEST(AllMonitorsTest, SayWhatIsWrongWithTheirArguments) {
        "[Report] the period, 30, must not be negative, and max_share, 0, must be positive."},
       {"ScalarPrinter", [] { ScalarPrinter({.whitelist = {"("}}); }, "[ScalarPrinter]"},
       {"SendMonitorData", [] { SendMonitorData("", {"cost"}); },
-       "[SendMonitorData] the command is '' and there are 1 names."},
+       "[SendMonitorData] the command is '' for 1 name."},
       {"SendMonitorData", [] { SendMonitorData("echo {cots}", {"cost"}); },
        "'{cots}' in the command is not one of the names. Did you mean 'cost'"},
   };

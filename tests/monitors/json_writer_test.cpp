@@ -102,7 +102,7 @@ TEST_F(JSONWriterTest, AnotherEpochMovesTheFileAway) {
 TEST_F(JSONWriterTest, AResumedTrainingRemovesTheRowsThatComeAgain) {
   train_quietly(1, 3);
   const std::string uninterrupted = read_file(path_);
-  EXPECT_THAT(train_quietly(2, 3), HasSubstr("4 rows of '"));
+  EXPECT_THAT(train_quietly(2, 3), HasSubstr("Removed 4 rows of '"));
   EXPECT_EQ(read_file(path_), uninterrupted);
   EXPECT_EQ(files(), 1u);
 }

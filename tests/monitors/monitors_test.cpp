@@ -113,7 +113,7 @@ TEST(MonitorsTest, ImagesHaveTwoToFourDimensions) {
   monitors.put_image("sample", at::zeros({4, 4}));
   EXPECT_THAT(seen, ElementsAre("sample"));
   EXPECT_THAT([&] { monitors.put_image("row", at::zeros({4})); },
-              ThrowsMessage<Error>(HasSubstr("'row': [Image] a tensor with 1 dimensions")));
+              ThrowsMessage<Error>(HasSubstr("'row': [Image] a tensor with 1 dimension")));
 }
 
 }  // namespace

@@ -279,7 +279,7 @@ TEST_F(TFEventWriterTest, EpochsCanHaveFilesOfTheirOwn) {
 // As after a kill: the checkpoint is that of epoch 1, the events have gone further.
 TEST_F(TFEventWriterTest, AResumedTrainingRemovesTheEventsThatComeAgain) {
   train_quietly(1, 3);
-  EXPECT_THAT(train_quietly(2, 3), HasSubstr("4 events belong to steps after 2"));
+  EXPECT_THAT(train_quietly(2, 3), HasSubstr("Removed 4 events of steps after 2"));
   EXPECT_EQ(files().size(), 2u);
   EXPECT_THAT(steps(), ElementsAre(1, 2, 3, 4, 5, 6));
 }

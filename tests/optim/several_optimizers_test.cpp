@@ -70,8 +70,8 @@ TEST(SeveralOptimizersTest, LeavesThatAreNoVariablesAreTold) {
   const std::string log =
       stdout_of([&] { minimize(sgd, (get_variable("w", {3}, init::ones()) * foreign).sum()); });
   EXPECT_THAT(log,
-              testing::HasSubstr("The cost depends on 1 tensors that require gradients but are "
-                                 "no variables of the graph, of shapes [2, 3]"));
+              testing::HasSubstr("The cost depends on 1 tensor requiring gradients outside the "
+                                 "variables of the graph, of shape [2, 3]"));
 }
 
 TEST(SeveralOptimizersTest, ABadRegularExpressionIsAnErrorThatSaysSo) {

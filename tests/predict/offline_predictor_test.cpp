@@ -91,7 +91,7 @@ TEST(OfflinePredictorTest, InputsComeInTheOrderOfTheirNames) {
 TEST(OfflinePredictorTest, WrongCountNamesBothNumbers) {
   const OfflinePredictor predict(config({"x"}, {"logits"}));
   EXPECT_THAT([&] { predict(at::ones({2}), at::ones({2})); },
-              ThrowsMessage<Error>(HasSubstr("it takes 1 tensors (x) and was called with 2.")));
+              ThrowsMessage<Error>(HasSubstr("it takes 1 tensor (x) and was called with 2.")));
 }
 
 TEST(OfflinePredictorTest, UnknownNamesAreErrors) {

@@ -164,7 +164,7 @@ TEST(LaunchTest, AFailedJobIsStartedAgain) {
                                   HasSubstr("[1] attempt 1"), Not(HasSubstr("attempt 2\n"))));
   const auto hopeless = start({"-n", "1", "--max-restarts", "1"}, "exit 5");
   EXPECT_EQ(hopeless->wait(), 5);
-  EXPECT_THAT(hopeless->output(), HasSubstr("given up after 1 restarts"));
+  EXPECT_THAT(hopeless->output(), HasSubstr("given up after 1 restart."));
 }
 
 TEST(LaunchTest, AfterASignalNothingIsStartedAgain) {
@@ -279,7 +279,8 @@ TEST_F(LaunchHostsTest, TooFewRanksAreNotStarted) {
       start(options({"--max-restarts", "1", "--min-ranks", "3", "--host-timeout", "0.1"}),
             lose_second_host());
   EXPECT_EQ(tp->wait(), 4);
-  EXPECT_THAT(tp->output(), HasSubstr("2 ranks are left, and 3 are the fewest"));
+  EXPECT_THAT(tp->output(),
+              HasSubstr("the hosts that are left have 2 slots, and --min-ranks is 3."));
 }
 
 TEST_F(LaunchHostsTest, RanksElsewhereEndWithTheLauncher) {

@@ -119,7 +119,7 @@ TEST_P(SessionTest, WrongFeedsAreNamed) {
                "'x' must be of type Float, got Double");
   EXPECT_ERROR(session.run(op, {}, {{"X", at::ones({2, 3})}}),
                "[run 'step'] 'X' was fed but is not an input.");
-  EXPECT_ERROR(session.run(op), "only 0 of 1 inputs were fed and the op has no input source");
+  EXPECT_ERROR(session.run(op), "the op has no input source, and was fed 0 of 1 input");
 }
 
 TEST_P(SessionTest, AnUnknownFetchIsRefusedBeforeAnythingRuns) {

@@ -46,7 +46,7 @@ TEST(TowerFuncTest, IsCalledInsideAContextWithTheRightNumber) {
   EXPECT_ERROR(function({at::ones({1})}), "it is called outside a TowerContext");
   Graph graph;
   TowerContext tower(graph);
-  EXPECT_ERROR(function({}), "it takes 1 tensors and was called with 0");
+  EXPECT_ERROR(function({}), "it takes 1 tensor and was called with 0");
 }
 
 TEST(TowerFuncTest, StatefulCallablesKeepTheirState) {

@@ -114,7 +114,8 @@ TEST_F(StrictResumeTest, WhatIsMissingIsAnError) {
         node.key() = "weight";
         c.variables.insert(std::move(node));
       },
-      "no value in the checkpoint (w), and 1 values of it have no variable (weight)");
+      "no value for 1 variable of the graph (w), and the graph has no variable for 1 value of "
+      "the checkpoint (weight)");
 }
 
 TEST_F(StrictResumeTest, UnlessThatIsWanted) {
@@ -125,7 +126,7 @@ TEST_F(StrictResumeTest, UnlessThatIsWanted) {
       },
       /*strict=*/false);
   EXPECT_THAT(text, HasSubstr("no state of generator/cpu: random numbers start anew"));
-  EXPECT_THAT(text, HasSubstr("1 variables are as the program made them (learning_rate)"));
+  EXPECT_THAT(text, HasSubstr("1 variable of the graph began anew (learning_rate)"));
 }
 
 TEST(AutoResumeTest, WithoutLogDirectoryThereIsAnError) {

@@ -191,7 +191,7 @@ TEST(TrainConfigTest, WrongNumberOfParametersNamesBothNumbers) {
   TrainConfig config = good_config();
   config.model.build_graph = [](const at::Tensor& x) { return (get_variable("w", {}) * x).mean(); };
   EXPECT_THAT(error_of(std::move(config)),
-              HasSubstr("it takes 1 tensors, the input signature has 2 (x, y)."));
+              HasSubstr("it takes 1 tensor, the input signature has 2 (x, y)."));
 }
 
 TEST(TrainConfigTest, CostMustBeOneScalar) {
@@ -239,7 +239,7 @@ TEST(TrainConfigTest, VariablesWithoutGradientAreNamedInOneWarning) {
   };
   SimpleTrainer trainer;
   const std::string text = stdout_of([&] { launch_train_with_config(std::move(config), trainer); });
-  EXPECT_THAT(text, HasSubstr("2 trainable variables have no gradient and will not change: "
+  EXPECT_THAT(text, HasSubstr("Without a gradient, 2 trainable variables will not change: "
                               "idle_a, idle_b."));
 }
 
@@ -260,7 +260,7 @@ TEST(TrainConfigTest, DataThatDoesNotFitTheSignatureIsAnError) {
   TrainConfig components = good_config();
   components.dataflow = FromList({{at::zeros({2})}});
   EXPECT_THAT(error_of(std::move(components)),
-              HasSubstr("a datapoint has 1 components, the input signature has 2 (x, y)."));
+              HasSubstr("a datapoint has 1 component, the input signature has 2 (x, y)."));
   TrainConfig type = good_config();
   type.dataflow = FromList({{at::zeros({2}, at::kLong), at::zeros({2})}});
   EXPECT_THAT(error_of(std::move(type)), AllOf(HasSubstr("x"), HasSubstr("Long")));

@@ -185,7 +185,7 @@ TEST_F(FirstBatchTest, IsComparedWithTheSignatureBeforeTheFirstStep) {
   expect_refused(one, {at::ones({2, 3}), at::ones({2})}, "'x' must have shape [-1], got [2, 3]");
   expect_refused(one, {at::ones({2}), at::ones({2}, at::kDouble)},
                  "'y' must be of type Float, got Double");
-  expect_refused(one, {at::ones({2})}, "a datapoint has 1 components, the input signature has 2");
+  expect_refused(one, {at::ones({2})}, "a datapoint has 1 component, the input signature has 2");
 }
 
 TEST_F(FirstBatchTest, WithSeveralTowersToo) {

@@ -254,7 +254,7 @@ TEST(SingleCostTrainerTest, ForgottenRegularizationIsToldOnce) {
                         SGD({.lr = 0.1}));
     trainer.train({.steps_per_epoch = 2, .max_epoch = 1});
   });
-  const std::string warning = "1 regularization losses are not part of the cost: b/l2.";
+  const std::string warning = "The cost does not contain 1 regularization loss: b/l2.";
   ASSERT_THAT(text, HasSubstr(warning));
   EXPECT_EQ(text.find(warning), text.rfind(warning));
 }

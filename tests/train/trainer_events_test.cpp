@@ -290,7 +290,7 @@ TEST(TrainerEventsTest, EndOfDataInMidEpochEndsTheEpochAndTheLoop) {
                                                 "B trigger_epoch 2/0/3", "B trigger 2/0/3",    //
                                                 "A after_train 2/0/3", "B after_train 2/0/3"}));
   EXPECT_EQ(outcome.error, "");
-  EXPECT_THAT(outcome.log, HasSubstr("The data ended 1 steps into epoch 2, which ends here."));
+  EXPECT_THAT(outcome.log, HasSubstr("The data ended 1 step into epoch 2, which ends here."));
   EXPECT_THAT(outcome.log, HasSubstr("Training was stopped: The input source has no more data."));
 }
 

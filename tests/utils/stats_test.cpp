@@ -76,7 +76,7 @@ TEST(BinaryStatisticsTest, RefusesWhatIsNotBinary) {
       [&] {
         stats.feed(Ints{1, 0}, Ints{1});
       },
-      ThrowsMessage<Error>(HasSubstr("2 predictions for 1 labels")));
+      ThrowsMessage<Error>(HasSubstr("2 predictions for 1 label")));
   EXPECT_THAT(
       [&] {
         stats.feed(Ints{1, 2}, Ints{1, 0});

@@ -15,6 +15,15 @@ TEST(StringTest, JoinPutsTheSeparatorBetween) {
   EXPECT_EQ(join({"a", "b"}, " "), "a b");
 }
 
+TEST(StringTest, OneIsCountedInTheSingular) {
+  EXPECT_EQ(counted(0, "tensor"), "0 tensors");
+  EXPECT_EQ(counted(1, "tensor"), "1 tensor");
+  EXPECT_EQ(counted(2, "tensor"), "2 tensors");
+  EXPECT_EQ(counted(1, "batch"), "1 batch");
+  EXPECT_EQ(counted(3, "batch"), "3 batches");
+  EXPECT_EQ(counted(4, "process"), "4 processes");
+}
+
 TEST(DidYouMeanTest, SuggestsTheNearestName) {
   EXPECT_EQ(did_you_mean("acuracy", {"accuracy", "cost"}),
             "Did you mean 'accuracy'? Known: accuracy, cost.");

@@ -10,6 +10,8 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "tests/support/thread_limit.h"
+#include "tests/support/throws.h"
 #include "tests/utils/support.h"
 
 namespace tensorpack {
@@ -28,6 +30,12 @@ TEST(ThreadTest, LongNamesAreCut) {
     pthread_getname_np(pthread_self(), name.data(), name.size());
   }).join();
   EXPECT_STREQ(name.data(), "a-very-long-thr");
+}
+
+TEST(StoppableThreadTest, OneThatCannotBeStartedIsAnError) {
+  const ThreadLimit limit(0);
+  EXPECT_ERROR(StoppableThread("test", [](std::stop_token) {}),
+               "[thread 'test'] it cannot be started: ");
 }
 
 TEST(ThreadTest, AffinityCountsAllowedCores) {

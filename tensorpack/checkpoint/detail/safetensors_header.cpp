@@ -10,6 +10,8 @@
 #include <set>
 #include <utility>
 
+#include "tensorpack/utils/string.h"
+
 namespace tensorpack::detail {
 namespace {
 
@@ -134,7 +136,8 @@ void check_coverage(std::vector<TensorEntry>& entries, int64_t data_size) {
   }
   require(covered <= data_size, "the tensors take {} bytes but the file has only {}: it is cut off",
           covered, data_size);
-  require(covered == data_size, "{} bytes follow after the last tensor", data_size - covered);
+  require(covered == data_size, "it goes on for {} after the last tensor",
+          counted(data_size - covered, "byte"));
 }
 
 }  // namespace

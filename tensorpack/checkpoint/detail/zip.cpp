@@ -11,6 +11,7 @@
 #include <ostream>
 
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack::detail {
 
@@ -95,7 +96,8 @@ Directory find_directory64(std::istream& in, uint64_t end) {
 
 Directory find_directory(std::istream& in, uint64_t file_size) {
   constexpr uint64_t kMaxComment = 65535;
-  require(file_size >= kEndSize, "it has only {} bytes", file_size);
+  require(file_size >= kEndSize, "it has only {}",
+          counted(static_cast<int64_t>(file_size), "byte"));
   const uint64_t tail_size = std::min(file_size, kEndSize + kMaxComment);
   const std::string tail = read_at(in, file_size - tail_size, tail_size);
   const size_t at = tail.rfind("PK\x05\x06", tail.size() - kEndSize);

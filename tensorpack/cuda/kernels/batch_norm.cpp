@@ -3,6 +3,9 @@
 
 #include <ATen/ATen.h>
 
+#include "tensorpack/cuda/kernels/prelude.h"
+#include "tensorpack/utils/error.h"
+
 namespace tensorpack::cuda {
 namespace {
 
@@ -25,30 +28,81 @@ at::Tensor partial_sums(const ColumnPlan& plan, const LaunchShape& shape, const 
   return at::empty({shape.grid[1], plan.columns, 2}, like.options().dtype(at::kFloat));
 }
 
+// Channels whose bits make a byte: those that one load has.
+int64_t channels_of_byte(c10::ScalarType type) {
+  return kLargestLoad / static_cast<int64_t>(c10::elementSize(type));
+}
+
+// Where whole loads are possible: a byte of bits belongs to one.
+at::Tensor aligned(const at::Tensor& tensor) {
+  const bool is_aligned = reinterpret_cast<uintptr_t>(tensor.data_ptr()) % kLargestLoad == 0;
+  return is_aligned ? tensor : tensor.clone();
+}
+
+at::Tensor empty_bits(const at::Tensor& like) {
+  return at::empty({relu_bits_size(like.scalar_type(), like.numel())},
+                   like.options().dtype(at::kByte));
+}
+
 // The pass that normalizes, adds the residual and makes relu of it.
 struct Apply {
   explicit Apply(const BatchNormArguments& a)
-      : residual(is_given(a.residual) ? laid_out_like(a.input, *a.residual) : at::Tensor()),
-        y(at::empty_strided(a.input.sizes(), a.input.strides(), a.input.options())),
-        plan(plan_columns({a.input, y, residual.defined() ? residual : y})),
-        kernel(batch_norm_apply(plan, residual.defined(), a.relu)) {}
+      : input(a.keep_bits ? aligned(a.input) : a.input),
+        residual(is_given(a.residual) ? laid_out_like(a.input, *a.residual) : at::Tensor()),
+        y(at::empty_strided(a.input.sizes(), a.input.strides(), a.input.options())) {
+    if (a.keep_bits && residual.defined()) residual = aligned(residual);
+    if (a.keep_bits) bits = empty_bits(a.input);
+    plan = plan_columns({input, y, residual.defined() ? residual : y});
+    TP_ASSERT(!a.keep_bits || plan.width == channels_of_byte(plan.type));
+    kernel = batch_norm_apply(plan, residual.defined(), a.relu, a.keep_bits);
+  }
 
   void launch(const BatchNormArguments& a, const BatchNormStatistics& statistics,
               const Launcher& launcher) const {
-    launcher(kernel, plan.shape(launcher.multiprocessors(), kBlocks), data_of<void>(a.input),
-             data_of<void>(residual), data_of<void>(y), static_cast<long long>(plan.rows),
-             static_cast<int>(plan.columns), data_of<float>(statistics.mean),
-             data_of<float>(statistics.invstd), data_of<float>(a.weight), data_of<float>(a.bias));
+    launcher(kernel, plan.shape(launcher.multiprocessors(), kBlocks), data_of<void>(input),
+             data_of<void>(residual), data_of<void>(y), data_of<void>(bits),
+             static_cast<long long>(plan.rows), static_cast<int>(plan.columns),
+             data_of<float>(statistics.mean), data_of<float>(statistics.invstd),
+             data_of<float>(a.weight), data_of<float>(a.bias));
   }
 
+  at::Tensor input;
   at::Tensor residual;
   at::Tensor y;
-  ColumnPlan plan;
-  KernelSource kernel;
+  at::Tensor bits = {};
+  ColumnPlan plan = {};
+  KernelSource kernel = {};
 };
 
 at::Tensor per_channel(const at::Tensor& values, const at::Tensor& input) {
   return input.dim() == 4 ? values.view({1, -1, 1, 1}) : values;
+}
+
+// The elements in the order of a matrix of columns, and back.
+at::Tensor as_rows(const at::Tensor& tensor) {
+  return (tensor.dim() == 4 ? tensor.permute({0, 2, 3, 1}) : tensor).reshape({-1});
+}
+at::Tensor from_rows(const at::Tensor& rows, const at::Tensor& like) {
+  if (like.dim() != 4) return rows.view(like.sizes());
+  return rows.view({like.size(0), like.size(2), like.size(3), like.size(1)}).permute({0, 3, 1, 2});
+}
+
+at::Tensor powers_of_two(const at::Tensor& like) {
+  at::Tensor powers = at::ones({channels_of_byte(like.scalar_type())}, at::kByte);
+  for (int64_t i = 0; i < powers.numel(); ++i) powers[i] = 1 << i;
+  return powers.to(like.device());
+}
+
+at::Tensor relu_bits(const at::Tensor& output) {
+  const at::Tensor powers = powers_of_two(output);
+  const at::Tensor passed = as_rows(output.le(0).logical_not()).to(at::kByte);
+  return passed.view({-1, powers.numel()}).mul(powers).sum(1, /*keepdim=*/false, at::kByte);
+}
+
+at::Tensor where_bits_are_set(const at::Tensor& bits, const at::Tensor& grad, at::ScalarType type) {
+  const at::Tensor powers = powers_of_two(bits.to(type));
+  const at::Tensor passed = bits.view({-1, 1}).bitwise_and(powers).ne(0);
+  return at::where(from_rows(passed, grad), grad, at::zeros_like(grad));
 }
 
 // In float, as a kernel does.
@@ -63,6 +117,14 @@ at::Tensor normalized(const at::Tensor& input, const BatchNormStatistics& statis
 
 }  // namespace
 
+bool has_relu_bits(c10::ScalarType type, int64_t channels) {
+  return channels % channels_of_byte(type) == 0;
+}
+
+int64_t relu_bits_size(c10::ScalarType type, int64_t elements) {
+  return elements / channels_of_byte(type);
+}
+
 BatchNormResults batch_norm_act(const BatchNormArguments& a, const at::Tensor& counters,
                                 const Launcher& launcher) {
   const auto floats = a.input.options().dtype(at::kFloat);
@@ -74,13 +136,13 @@ BatchNormResults batch_norm_act(const BatchNormArguments& a, const at::Tensor& c
   launcher.prepare(apply.kernel);
   const LaunchShape sums = apply.plan.shape_of_sums(launcher.multiprocessors(), kBlocks);
   const at::Tensor partial = partial_sums(apply.plan, sums, a.input);
-  launcher(statistics, sums, data_of<void>(a.input), static_cast<long long>(apply.plan.rows),
+  launcher(statistics, sums, data_of<void>(apply.input), static_cast<long long>(apply.plan.rows),
            static_cast<int>(apply.plan.columns), data_of<float>(mean), data_of<float>(invstd),
            data_of<float>(a.running_mean), data_of<float>(a.running_var),
            static_cast<float>(a.momentum), static_cast<float>(a.epsilon), data_of<void>(partial),
            data_of<void>(counters));
   apply.launch(a, {mean, invstd}, launcher);
-  return {apply.y, mean, invstd};
+  return {apply.y, mean, invstd, apply.bits};
 }
 
 BatchNormGradients batch_norm_act_backward(const BatchNormBackwardArguments& a,
@@ -89,23 +151,30 @@ BatchNormGradients batch_norm_act_backward(const BatchNormBackwardArguments& a,
     return at::empty_strided(a.input.sizes(), a.input.strides(), a.input.options());
   };
   const bool adds = is_given(a.other);
-  const at::Tensor grad = laid_out_like(a.input, a.grad);
-  const at::Tensor other = adds ? laid_out_like(a.input, *a.other) : at::Tensor();
+  const bool has_bits = a.mask == ReluMask::kOfBits;
+  const auto prepared = [&](const at::Tensor& tensor) {
+    const at::Tensor laid_out = laid_out_like(a.input, tensor);
+    return has_bits ? aligned(laid_out) : laid_out;
+  };
+  const at::Tensor input = prepared(a.input);
+  const at::Tensor grad = prepared(a.grad);
+  const at::Tensor other = adds ? prepared(*a.other) : at::Tensor();
   const at::Tensor output =
       a.mask == ReluMask::kOfOutput ? laid_out_like(a.input, *a.output) : at::Tensor();
   // What takes more than the one gradient to tell is written once rather than read twice.
-  const bool stores = a.keep_masked || adds || a.mask == ReluMask::kOfOutput;
+  const bool stores = a.keep_masked || adds || has_bits || a.mask == ReluMask::kOfOutput;
   const at::Tensor masked = stores ? empty() : at::Tensor();
   const at::Tensor result = empty();
   const auto floats = a.input.options().dtype(at::kFloat);
   const at::Tensor weight_grad = at::empty({a.input.size(1)}, floats);
   const at::Tensor bias_grad = at::empty({a.input.size(1)}, floats);
 
-  std::vector<at::Tensor> matrices = {a.input, grad, result};
+  std::vector<at::Tensor> matrices = {input, grad, result};
   for (const at::Tensor& tensor : {other, output, masked}) {
     if (tensor.defined()) matrices.push_back(tensor);
   }
   const ColumnPlan plan = plan_columns(matrices);
+  TP_ASSERT(!has_bits || plan.width == channels_of_byte(plan.type));
   const KernelSource first = batch_norm_backward_sums(plan, a.mask, adds, stores);
   const KernelSource second = batch_norm_backward_result(plan, stores ? ReluMask::kNone : a.mask);
   launcher.prepare(first);
@@ -114,12 +183,12 @@ BatchNormGradients batch_norm_act_backward(const BatchNormBackwardArguments& a,
   const at::Tensor partial = partial_sums(plan, sums, a.input);
   const auto rows = static_cast<long long>(plan.rows);
   const auto columns = static_cast<int>(plan.columns);
-  launcher(first, sums, data_of<void>(a.input), data_of<void>(grad), data_of<void>(other),
-           data_of<void>(output), data_of<void>(masked), rows, columns, data_of<float>(a.mean),
-           data_of<float>(a.invstd), data_of<float>(a.weight), data_of<float>(a.bias),
-           data_of<float>(weight_grad), data_of<float>(bias_grad), data_of<void>(partial),
-           data_of<void>(counters));
-  launcher(second, plan.shape(launcher.multiprocessors(), kBlocks), data_of<void>(a.input),
+  launcher(first, sums, data_of<void>(input), data_of<void>(grad), data_of<void>(other),
+           data_of<void>(output), has_bits ? data_of<void>(a.output) : nullptr,
+           data_of<void>(masked), rows, columns, data_of<float>(a.mean), data_of<float>(a.invstd),
+           data_of<float>(a.weight), data_of<float>(a.bias), data_of<float>(weight_grad),
+           data_of<float>(bias_grad), data_of<void>(partial), data_of<void>(counters));
+  launcher(second, plan.shape(launcher.multiprocessors(), kBlocks), data_of<void>(input),
            data_of<void>(stores ? masked : grad), data_of<void>(result), rows, columns,
            data_of<float>(a.mean), data_of<float>(a.invstd), data_of<float>(a.weight),
            data_of<float>(a.bias), data_of<float>(weight_grad), data_of<float>(bias_grad));
@@ -139,7 +208,8 @@ BatchNormResults batch_norm_act_unfused(const BatchNormArguments& a) {
       at::native_batch_norm(a.input, a.weight, a.bias, a.running_mean, a.running_var,
                             /*training=*/true, a.momentum, a.epsilon);
   if (is_given(a.residual)) y = y + *a.residual;
-  return {a.relu ? at::relu(y) : y, mean, invstd};
+  if (a.relu) y = at::relu(y);
+  return {y, mean, invstd, a.keep_bits ? relu_bits(y) : at::Tensor()};
 }
 
 at::Tensor batch_norm_act_again_unfused(const BatchNormArguments& a,
@@ -152,6 +222,8 @@ at::Tensor batch_norm_act_again_unfused(const BatchNormArguments& a,
 BatchNormGradients batch_norm_act_backward_unfused(const BatchNormBackwardArguments& a) {
   at::Tensor grad = is_given(a.other) ? a.grad + *a.other : a.grad;
   if (a.mask == ReluMask::kOfOutput) grad = at::threshold_backward(grad, *a.output, 0);
+  if (a.mask == ReluMask::kOfBits)
+    grad = where_bits_are_set(*a.output, grad, a.input.scalar_type());
   if (a.mask == ReluMask::kOfInput)
     grad = at::where(normalized(a.input, {a.mean, a.invstd}, a.weight, a.bias) <= 0,
                      at::zeros_like(grad), grad);

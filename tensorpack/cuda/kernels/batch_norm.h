@@ -21,13 +21,20 @@ namespace tensorpack::cuda {
 
 /// How the backward pass finds what relu let pass.
 enum class ReluMask : int {
-  kNone = 0,     ///< there was no relu
-  kOfInput = 1,  ///< where the normalised input is positive, computed again
-  kOfOutput = 2  ///< where the output is positive
+  kNone = 0,      ///< there was no relu
+  kOfInput = 1,   ///< where the normalised input is positive, computed again
+  kOfOutput = 2,  ///< where the output is positive
+  kOfBits = 3     ///< where a bit says that the output is positive, see has_relu_bits()
 };
 
+/// True if there are bits for a tensor of this type and number of channels: those of as many
+/// neighbouring channels as a thread loads at a time make a byte.
+bool has_relu_bits(c10::ScalarType type, int64_t channels);
+/// The bytes that they take.
+int64_t relu_bits_size(c10::ScalarType type, int64_t elements);
+
 KernelSource batch_norm_statistics(const ColumnPlan& plan);
-KernelSource batch_norm_apply(const ColumnPlan& plan, bool residual, bool relu);
+KernelSource batch_norm_apply(const ColumnPlan& plan, bool residual, bool relu, bool bits);
 KernelSource batch_norm_backward_sums(const ColumnPlan& plan, ReluMask mask, bool other,
                                       bool store);
 KernelSource batch_norm_backward_result(const ColumnPlan& plan, ReluMask mask);
@@ -42,21 +49,22 @@ struct BatchNormArguments {
   double momentum = 0.1;
   double epsilon = 1e-5;
   bool relu = false;
+  bool keep_bits = false;  // what relu let pass is a result, see ReluMask::kOfBits
 };
 
 struct BatchNormBackwardArguments {
   at::Tensor grad;
   MaybeTensor other = {};  // a second gradient, to be added
   at::Tensor input;
-  MaybeTensor output = {};  // for kOfOutput
+  MaybeTensor output = {};  // for kOfOutput; for kOfBits its bits
   MaybeTensor weight = {}, bias = {};
   at::Tensor mean, invstd;
   ReluMask mask = ReluMask::kNone;
   bool keep_masked = false;  // the sum of the gradients where relu let them pass is a result
 };
 
-/// y, mean, 1 / standard deviation.
-using BatchNormResults = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+/// y, mean, 1 / standard deviation, and what keep_bits asks for.
+using BatchNormResults = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 /// The gradients of input, weight and bias, and what keep_masked asks for.
 using BatchNormGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 

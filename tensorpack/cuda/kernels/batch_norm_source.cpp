@@ -7,21 +7,6 @@
 namespace tensorpack::cuda {
 namespace {
 
-// See Note [Kernels that overlap]. The result of a kernel of sums is what the next one begins with,
-// so that this one's blocks may take the places of those that are done.
-constexpr const char* kOverlap = R"cuda(
-__device__ __forceinline__ void wait_for_kernel_before() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ void let_next_kernel_start() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-)cuda";
-
 constexpr const char* kNormal = R"cuda(
 // y = (x - mean) * factor + offset, of W columns.
 struct Normal {
@@ -44,8 +29,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2)
 batch_norm_statistics(const T* __restrict__ x, long long R, int C, float* mean, float* invstd,
                       float* running_mean, float* running_var, float momentum, float epsilon,
                       float2* partial, unsigned* counter) {
-  wait_for_kernel_before();
-  let_next_kernel_start();
   const int c = first_column();
   float s[W] = {}, q[W] = {}, about[W] = {};
   if (c < C) {
@@ -84,13 +67,12 @@ struct Row {
 
 extern "C" __global__ void __launch_bounds__(kThreads, 2)
 batch_norm_apply(const T* __restrict__ x, const T* __restrict__ residual, T* __restrict__ y,
-                 long long R, int C, const float* mean, const float* invstd, const float* weight,
-                 const float* bias) {
-  wait_for_kernel_before();
+                 unsigned char* __restrict__ bits, long long R, int C, const float* mean,
+                 const float* invstd, const float* weight, const float* bias) {
   const int c = first_column();
   if (c >= C) return;
   const Normal normal(c, mean, invstd, weight, bias);
-  for_rows(R, [&](long long r) {
+  for_rows<kFromTheEnd>(R, [&](long long r) {
     Row row;
     row.x = load<W>(x + r * C + c);
     if constexpr (kResidual) row.residual = load<W>(residual + r * C + c);
@@ -106,6 +88,16 @@ batch_norm_apply(const T* __restrict__ x, const T* __restrict__ residual, T* __r
       if constexpr (kRelu) f[i] = relu(f[i]);
     }
     store<W>(y + r * C + c, f);
+    if constexpr (kBits) {
+      unsigned passed = 0;
+#pragma unroll
+      for (int i = 0; i < W; ++i) {
+        T rounded;  // as the next layer sees it
+        from_float(f[i], rounded);
+        passed |= (to_float(rounded) <= 0.f ? 0u : 1u) << i;
+      }
+      bits[(r * C + c) / W] = (unsigned char)passed;
+    }
   });
 }
 )cuda";
@@ -113,17 +105,16 @@ batch_norm_apply(const T* __restrict__ x, const T* __restrict__ residual, T* __r
 constexpr const char* kBackwardSums = R"cuda(
 struct Row {
   Vector<T, W> x, grad, other, output;
+  unsigned char bits;
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads, 2)
 batch_norm_backward_sums(const T* __restrict__ x, const T* __restrict__ grad,
                          const T* __restrict__ other, const T* __restrict__ output,
-                         T* __restrict__ masked, long long R, int C, const float* mean,
-                         const float* invstd, const float* weight, const float* bias,
-                         float* weight_grad, float* bias_grad, float2* partial,
-                         unsigned* counter) {
-  wait_for_kernel_before();
-  let_next_kernel_start();
+                         const unsigned char* __restrict__ bits, T* __restrict__ masked,
+                         long long R, int C, const float* mean, const float* invstd,
+                         const float* weight, const float* bias, float* weight_grad,
+                         float* bias_grad, float2* partial, unsigned* counter) {
   const int c = first_column();
   float s[W] = {}, q[W] = {};
   if (c < C) {
@@ -135,6 +126,7 @@ batch_norm_backward_sums(const T* __restrict__ x, const T* __restrict__ grad,
       row.grad = load<W>(grad + at);
       if constexpr (kOther) row.other = load<W>(other + at);
       if constexpr (kMask == kOfOutput) row.output = load<W>(output + at);
+      if constexpr (kMask == kOfBits) row.bits = bits[at / W];
       return row;
     }, [&](long long r, const Row& row) {
       float f[W], g[W], add[W], out[W];
@@ -146,6 +138,7 @@ batch_norm_backward_sums(const T* __restrict__ x, const T* __restrict__ grad,
       for (int i = 0; i < W; ++i) {
         if constexpr (kOther) g[i] += add[i];
         if constexpr (kMask == kOfOutput) g[i] = out[i] <= 0.f ? 0.f : g[i];
+        if constexpr (kMask == kOfBits) g[i] = row.bits >> i & 1 ? g[i] : 0.f;
         if constexpr (kMask == kOfInput) g[i] = normal(i, f[i]) <= 0.f ? 0.f : g[i];
         s[i] += g[i];
         q[i] = fmaf(g[i], f[i] - normal.mean[i], q[i]);
@@ -170,7 +163,6 @@ batch_norm_backward_result(const T* __restrict__ x, const T* __restrict__ grad,
                            T* __restrict__ result, long long R, int C, const float* mean,
                            const float* invstd, const float* weight, const float* bias,
                            const float* weight_grad, const float* bias_grad) {
-  wait_for_kernel_before();
   const int c = first_column();
   if (c >= C) return;
   const Normal normal(c, mean, invstd, weight, bias);
@@ -180,7 +172,7 @@ batch_norm_backward_result(const T* __restrict__ x, const T* __restrict__ grad,
     slope[i] = weight_grad[c + i] * invstd[c + i] / (float)R;
     level[i] = bias_grad[c + i] / (float)R;
   }
-  for_rows(R, [&](long long r) {
+  for_rows<kFromTheEnd>(R, [&](long long r) {
     Row row;
     row.x = load<W>(x + r * C + c);
     row.grad = load<W>(grad + r * C + c);
@@ -201,9 +193,8 @@ batch_norm_backward_result(const T* __restrict__ x, const T* __restrict__ grad,
 
 // What the kernels of one tensor have in common.
 std::string head(const ColumnPlan& plan, int unroll) {
-  return prelude() + kOverlap +
-         fmt::format("using T = {};\nconstexpr int W = {}, U = {}, kThreads = {};\n",
-                     kernel_type(plan.type), plan.width, unroll, ColumnPlan::kThreads);
+  return prelude() + fmt::format("using T = {};\nconstexpr int W = {}, U = {}, kThreads = {};\n",
+                                 kernel_type(plan.type), plan.width, unroll, ColumnPlan::kThreads);
 }
 
 // Rows that a thread has in flight, as measured on an H200 over the shapes of ResNet-50; more take
@@ -215,25 +206,24 @@ constexpr int kUnroll = 2;
 int unroll_of_sums(const ColumnPlan& plan) { return plan.type == c10::kFloat ? 2 : 1; }
 
 std::string mask_constants(ReluMask mask) {
-  return fmt::format("constexpr int kOfInput = {}, kOfOutput = {}, kMask = {};\n",
+  return fmt::format("constexpr int kOfInput = {}, kOfOutput = {}, kOfBits = {}, kMask = {};\n",
                      static_cast<int>(ReluMask::kOfInput), static_cast<int>(ReluMask::kOfOutput),
-                     static_cast<int>(mask));
+                     static_cast<int>(ReluMask::kOfBits), static_cast<int>(mask));
 }
 
 }  // namespace
 
 KernelSource batch_norm_statistics(const ColumnPlan& plan) {
   return {"batch_norm_statistics",
-          head(plan, kUnrollOfStatistics) + column_sums() + column_rows() + kStatistics,
-          /*overlaps=*/true};
+          head(plan, kUnrollOfStatistics) + column_sums() + column_rows() + kStatistics};
 }
 
-KernelSource batch_norm_apply(const ColumnPlan& plan, bool residual, bool relu) {
+KernelSource batch_norm_apply(const ColumnPlan& plan, bool residual, bool relu, bool bits) {
   return {"batch_norm_apply",
           head(plan, kUnroll) +
-              fmt::format("constexpr bool kResidual = {}, kRelu = {};\n", residual, relu) +
-              column_rows() + kNormal + kApply,
-          /*overlaps=*/true};
+              fmt::format("constexpr bool kResidual = {}, kRelu = {}, kBits = {};\n", residual,
+                          relu, bits) +
+              column_rows() + kNormal + kApply};
 }
 
 KernelSource batch_norm_backward_sums(const ColumnPlan& plan, ReluMask mask, bool other,
@@ -241,14 +231,12 @@ KernelSource batch_norm_backward_sums(const ColumnPlan& plan, ReluMask mask, boo
   return {"batch_norm_backward_sums",
           head(plan, unroll_of_sums(plan)) + mask_constants(mask) +
               fmt::format("constexpr bool kOther = {}, kStore = {};\n", other, store) +
-              column_sums() + column_rows() + kNormal + kBackwardSums,
-          /*overlaps=*/true};
+              column_sums() + column_rows() + kNormal + kBackwardSums};
 }
 
 KernelSource batch_norm_backward_result(const ColumnPlan& plan, ReluMask mask) {
   return {"batch_norm_backward_result",
-          head(plan, kUnroll) + mask_constants(mask) + column_rows() + kNormal + kBackwardResult,
-          /*overlaps=*/true};
+          head(plan, kUnroll) + mask_constants(mask) + column_rows() + kNormal + kBackwardResult};
 }
 
 }  // namespace tensorpack::cuda

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include "tensorpack/cuda/kernels/column_sum.h"
 #include "tensorpack/cuda/kernels/prelude.h"
 
 namespace tensorpack::cuda {
@@ -116,9 +117,7 @@ std::tuple<at::Tensor, at::Tensor> bias_relu_backward_unfused(const at::Tensor& 
                                                               const at::Tensor& output,
                                                               c10::ScalarType type) {
   const at::Tensor result = at::threshold_backward(grad, output, 0);
-  const std::vector<int64_t> over =
-      grad.dim() == 4 ? std::vector<int64_t>{0, 2, 3} : std::vector<int64_t>{0};
-  return {result, result.sum(over, false, at::kFloat).to(type)};
+  return {result, column_sum_unfused(result, /*keep_rows=*/false, type)};
 }
 
 }  // namespace tensorpack::cuda

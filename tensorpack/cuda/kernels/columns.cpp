@@ -5,12 +5,12 @@
 
 #include <algorithm>
 
+#include "tensorpack/cuda/kernels/prelude.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack::cuda {
 namespace {
 
-constexpr int kLargestLoad = 16;  // bytes
 constexpr int kWarp = 32;
 constexpr int64_t kLine = 128;  // bytes that the memory gives at a time
 constexpr int64_t kFewSums = 8;

@@ -42,7 +42,8 @@ at::Tensor laid_out_like(const at::Tensor& other, const at::Tensor& tensor);
 /// combine(a, b, C, partial, counter, finish): sums over all rows, of which `finish` gets each
 /// column's once.
 std::string column_sums();
-/// first_column() of this thread; for_rows(R, load, use), U rows at a time.
+/// first_column() of this thread; for_rows(R, load, use) and for_rows<kFromTheEnd>(R, load, use), U
+/// rows at a time.
 std::string column_rows();
 
 /// Memory that column reductions count their blocks in: zeros, before and after each of them. Those

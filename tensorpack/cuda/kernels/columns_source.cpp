@@ -6,7 +6,9 @@
 // the same order, so that results repeat. The counter that finds the last block wraps to zero,
 // ready for the next launch. All others wait for that block, so blocks are narrow: they have fewer
 // partial sums of each column then, and more threads for it. Sums of squares are taken about the
-// values of the first row, because those about zero lose everything when the mean is large.
+// values of the first row, because those about zero lose everything when the mean is large. A
+// second pass over the rows begins with the last one: the caches still hold the end of what the
+// first read.
 #include "tensorpack/cuda/kernels/columns.h"
 
 namespace tensorpack::cuda {
@@ -81,20 +83,23 @@ __device__ void combine(const float (&a)[W], const float (&b)[W], int C, float2*
 }
 )cuda";
 
-// Walks down the rows of a thread's columns, U at a time.
+// Walks over the rows of a thread's columns, U at a time.
 constexpr const char* kRows = R"cuda(
-template <class Load, class Use>
+constexpr bool kFromTheEnd = true;
+
+template <bool from_the_end = false, class Load, class Use>
 __device__ __forceinline__ void for_rows(long long R, Load load_row, Use use) {
+  const auto at = [R](long long i) { return from_the_end ? R - 1 - i : i; };
   const long long step = (long long)gridDim.y * blockDim.y;
   long long r = (long long)blockIdx.y * blockDim.y + threadIdx.y;
   for (; r + (U - 1) * step < R; r += U * step) {
     decltype(load_row(r)) rows[U];
 #pragma unroll
-    for (int u = 0; u < U; ++u) rows[u] = load_row(r + u * step);
+    for (int u = 0; u < U; ++u) rows[u] = load_row(at(r + u * step));
 #pragma unroll
-    for (int u = 0; u < U; ++u) use(r + u * step, rows[u]);
+    for (int u = 0; u < U; ++u) use(at(r + u * step), rows[u]);
   }
-  for (; r < R; r += step) use(r, load_row(r));
+  for (; r < R; r += step) use(at(r), load_row(at(r)));
 }
 
 __device__ __forceinline__ int first_column() { return (blockIdx.x * blockDim.x + threadIdx.x) * W; }

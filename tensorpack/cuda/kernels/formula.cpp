@@ -8,6 +8,7 @@
 
 #include "tensorpack/cuda/kernels/prelude.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack::cuda {
 namespace {
@@ -92,9 +93,9 @@ class Parser {
 
   void check(bool is_right) const {
     TP_CHECK(is_right, kWhere,
-             "'{}' is no formula of {} inputs. Let fuse_pointwise() write it, or see "
+             "'{}' is no formula of {}. Let fuse_pointwise() write it, or see "
              "cuda/kernels/formula.h.",
-             text_, formula_.inputs);
+             text_, counted(formula_.inputs, "input"));
   }
 
   std::string text_;

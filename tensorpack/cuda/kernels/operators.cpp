@@ -8,8 +8,10 @@
 
 #include "tensorpack/cuda/kernels/batch_norm.h"
 #include "tensorpack/cuda/kernels/bias_relu.h"
+#include "tensorpack/cuda/kernels/cast.h"
 #include "tensorpack/cuda/kernels/column_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
+#include "tensorpack/cuda/kernels/filter_gradient.h"
 #include "tensorpack/cuda/kernels/fold_image.h"
 #include "tensorpack/cuda/kernels/kernel_list.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
@@ -42,7 +44,7 @@ BatchNormResults run_batch_norm_act(const at::Tensor& input, const MaybeTensor& 
                                     const MaybeTensor& bias, const MaybeTensor& running_mean,
                                     const MaybeTensor& running_var, const MaybeTensor& residual,
                                     const at::Tensor& counters, double momentum, double epsilon,
-                                    bool relu) {
+                                    bool relu, bool keep_bits) {
   const BatchNormArguments arguments{.input = input,
                                      .weight = weight,
                                      .bias = bias,
@@ -51,7 +53,8 @@ BatchNormResults run_batch_norm_act(const at::Tensor& input, const MaybeTensor& 
                                      .residual = residual,
                                      .momentum = momentum,
                                      .epsilon = epsilon,
-                                     .relu = relu};
+                                     .relu = relu,
+                                     .keep_bits = keep_bits};
   return choose(
       input,
       [&](const Launcher& launcher) { return batch_norm_act(arguments, counters, launcher); },
@@ -115,6 +118,15 @@ std::tuple<at::Tensor, at::Tensor> run_bias_relu_backward(const at::Tensor& grad
       [&] { return bias_relu_backward_unfused(grad, output, type); });
 }
 
+std::vector<at::Tensor> run_cast_together(at::TensorList tensors, at::ScalarType dtype,
+                                          at::IntArrayRef parts) {
+  const CastArguments arguments{.tensors = tensors.vec(), .type = dtype, .parts = parts.vec()};
+  if (!fits_cast(arguments)) return cast_unfused(arguments);
+  return choose(
+      tensors[0], [&](const Launcher& launcher) { return cast(arguments, launcher); },
+      [&] { return cast_unfused(arguments); });
+}
+
 at::Tensor run_column_sum(const at::Tensor& input, const at::Tensor& counters, bool keep_rows,
                           at::ScalarType type) {
   return choose(
@@ -137,6 +149,20 @@ CrossEntropyResults run_cross_entropy(const at::Tensor& logits, const at::Tensor
   return choose(
       logits, [&](const Launcher& launcher) { return cross_entropy(arguments, launcher); },
       [&] { return cross_entropy_unfused(arguments); });
+}
+
+std::tuple<at::Tensor, at::Tensor> run_filter_gradient(
+    const at::Tensor& grad, const at::Tensor& image, at::IntArrayRef size, at::IntArrayRef strides,
+    at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool bias) {
+  const FilterGradient of{.size = size.vec(),
+                          .strides = strides.vec(),
+                          .stride = stride.vec(),
+                          .padding = padding.vec(),
+                          .dilation = dilation.vec(),
+                          .bias = bias};
+  return choose(
+      grad, [&](const Launcher& launcher) { return filter_gradient(grad, image, of, launcher); },
+      [&] { return filter_gradient_unfused(grad, image, of); });
 }
 
 at::Tensor run_fold_image(const at::Tensor& image, at::IntArrayRef padding, at::IntArrayRef size,
@@ -233,8 +259,10 @@ bool launches_kernels(const c10::OperatorHandle& op) {
       "batch_norm_act_backward",
       "bias_relu",
       "bias_relu_backward",
+      "cast_together",
       "column_sum",
       "cross_entropy",
+      "filter_gradient",
       "fold_image",
       "layer_norm",
       "layer_norm_backward",
@@ -258,8 +286,10 @@ c10::OperatorHandle batch_norm_act_backward_operator() {
 }
 c10::OperatorHandle bias_relu_operator() { return find("tensorpack::bias_relu"); }
 c10::OperatorHandle bias_relu_backward_operator() { return find("tensorpack::bias_relu_backward"); }
+c10::OperatorHandle cast_together_operator() { return find("tensorpack::cast_together"); }
 c10::OperatorHandle column_sum_operator() { return find("tensorpack::column_sum"); }
 c10::OperatorHandle cross_entropy_operator() { return find("tensorpack::cross_entropy"); }
+c10::OperatorHandle filter_gradient_operator() { return find("tensorpack::filter_gradient"); }
 c10::OperatorHandle fold_image_operator() { return find("tensorpack::fold_image"); }
 c10::OperatorHandle folded_convolution_operator() { return find("tensorpack::folded_convolution"); }
 c10::OperatorHandle folded_weight_gradient_operator() {
@@ -278,7 +308,7 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
   library.def(
       "batch_norm_act(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!)? running_mean, "
       "Tensor(b!)? running_var, Tensor? residual, Tensor counters, float momentum, float eps, "
-      "bool relu) -> (Tensor, Tensor, Tensor)");
+      "bool relu, bool keep_bits) -> (Tensor, Tensor, Tensor, Tensor)");
   library.def(
       "batch_norm_act_again(Tensor input, Tensor? weight, Tensor? bias, Tensor? residual, "
       "Tensor mean, Tensor invstd, bool relu) -> Tensor");
@@ -290,11 +320,15 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
   library.def(
       "bias_relu_backward(Tensor grad, Tensor output, Tensor counters, ScalarType type) -> "
       "(Tensor, Tensor)");
+  library.def("cast_together(Tensor[] tensors, ScalarType dtype, int[] parts) -> Tensor[]");
   library.def(
       "column_sum(Tensor input, Tensor counters, bool keep_rows, ScalarType type) -> Tensor");
   library.def(
       "cross_entropy(Tensor logits, Tensor target, Tensor loss_grad, bool mean, int ignore_index, "
       "ScalarType grad_type) -> (Tensor, Tensor, Tensor)");
+  library.def(
+      "filter_gradient(Tensor grad, Tensor image, int[] size, int[] strides, int[] stride, "
+      "int[] padding, int[] dilation, bool bias) -> (Tensor, Tensor)");
   library.def("fold_image(Tensor image, int[] padding, int[] size, int channels) -> Tensor");
   library.def("folded_convolution(Tensor folded, Tensor weight) -> Tensor");
   library.def("folded_weight_gradient(Tensor grad, Tensor folded, Tensor weight) -> Tensor");
@@ -321,8 +355,10 @@ TORCH_LIBRARY_IMPL(tensorpack, CompositeExplicitAutograd, library) {
   library.impl("batch_norm_act_backward", run_batch_norm_act_backward);
   library.impl("bias_relu", run_bias_relu);
   library.impl("bias_relu_backward", run_bias_relu_backward);
+  library.impl("cast_together", run_cast_together);
   library.impl("column_sum", run_column_sum);
   library.impl("cross_entropy", run_cross_entropy);
+  library.impl("filter_gradient", run_filter_gradient);
   library.impl("fold_image", run_fold_image);
   library.impl("folded_convolution", folded_convolution);
   library.impl("folded_weight_gradient", folded_weight_gradient);

@@ -8,6 +8,7 @@
 
 #include "tensorpack/cuda/kernels/columns.h"
 #include "tensorpack/cuda/kernels/pointwise_source.h"
+#include "tensorpack/cuda/kernels/prelude.h"
 
 namespace tensorpack::cuda {
 namespace {
@@ -16,8 +17,7 @@ using at::Tensor;
 using Tensors = std::vector<Tensor>;
 
 constexpr int kThreads = 256;
-constexpr int kLargestLoad = 16;  // bytes
-constexpr int kSumBlocks = 2;     // per multiprocessor
+constexpr int kSumBlocks = 2;  // per multiprocessor
 
 int64_t elements_of(const DenseLayout& layout) {
   return std::accumulate(layout.sizes.begin(), layout.sizes.end(), int64_t{1}, std::multiplies<>());

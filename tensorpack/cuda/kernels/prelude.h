@@ -8,6 +8,9 @@
 
 namespace tensorpack::cuda {
 
+/// Bytes that a thread loads or stores at a time, at most.
+inline constexpr int kLargestLoad = 16;
+
 /// The types a kernel can load and store: float, bfloat16, half.
 bool has_kernel_type(c10::ScalarType type);
 /// Its name in a kernel: "float", "bf16", "f16".

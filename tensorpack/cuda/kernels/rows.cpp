@@ -3,10 +3,11 @@
 
 #include <algorithm>
 
+#include "tensorpack/cuda/kernels/prelude.h"
+
 namespace tensorpack::cuda {
 namespace {
 
-constexpr int kLargestLoad = 16;  // bytes
 constexpr int kMostThreads = 1024;
 constexpr int kWarp = 32;
 

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "tensorpack/cuda/kernels/prelude.h"
+#include "tensorpack/cuda/kernels/tensor_table.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack::cuda {
@@ -15,48 +16,25 @@ namespace {
 
 using at::Tensor;
 
-constexpr size_t kTensors = 64;  // in a table: parameters of a kernel have 4 KB
+constexpr size_t kTensorsOfUpdates = 64;
 constexpr size_t kSlots = 2;
-constexpr int kThreads = 256;
-constexpr int64_t kSmallChunk = 1024, kLargeChunk = 4096;  // elements of a block
-constexpr int64_t kManyElements = int64_t{1} << 22;
 
-// As the kernels declare it.
-struct Table {
-  void* variable[kTensors] = {};
-  void* gradient[kTensors] = {};
-  void* slot[kSlots][kTensors] = {};
-  long long elements[kTensors] = {};
-  int first_block[kTensors] = {};
-  int tensors = 0;
-};
+// Variables, gradients and slots, where all gradients have one type.
+constexpr size_t kFirstSlot = 2;
+using UpdateLists = TensorLists<kFirstSlot + kSlots>;
 
-constexpr const char* kTable = R"cuda(
-struct Table {
-  float* variable[kTensors];
-  const G* gradient[kTensors];
-  float* slot[2][kTensors];
-  long long elements[kTensors];
-  int first_block[kTensors];
-  int tensors;
-};
+constexpr const char* kElements = R"cuda(
 __device__ __forceinline__ float to_float(double v) { return (float)v; }
 
 // Calls update(variable, gradient, slot 0, slot 1) for the elements of this block.
 template <class Update>
 __device__ __forceinline__ void for_elements(const Table& table, Update update) {
-  int low = 0, high = table.tensors;
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    if (table.first_block[middle] <= (int)blockIdx.x) low = middle; else high = middle;
-  }
-  float* p = table.variable[low];
-  const G* g = table.gradient[low];
-  float *a = table.slot[0][low], *b = table.slot[1][low];
-  const long long begin = (long long)(blockIdx.x - table.first_block[low]) * kChunk;
-  const long long end = min(begin + kChunk, table.elements[low]);
-  for (long long i = begin + threadIdx.x * W; i < end; i += blockDim.x * W) {
-    if (i + W <= end) {
+  const Part part = part_of_block(table);
+  float* p = (float*)table.data[0][part.tensor];
+  const G* g = (const G*)table.data[1][part.tensor];
+  float *a = (float*)table.data[2][part.tensor], *b = (float*)table.data[3][part.tensor];
+  for (long long i = part.begin + threadIdx.x * W; i < part.end; i += kThreads * W) {
+    if (i + W <= part.end) {
       float fp[W], fg[W], fa[W] = {}, fb[W] = {};
       unpack<W>(load<W>(p + i), fp);
       unpack<W>(load<W>(g + i), fg);
@@ -69,7 +47,7 @@ __device__ __forceinline__ void for_elements(const Table& table, Update update) 
       if (kUsed > 1) store<W>(b + i, fb);
       continue;
     }
-    for (long long k = i; k < end; ++k) {
+    for (long long k = i; k < part.end; ++k) {
       float unused = 0.f;
       update(p[k], to_float(g[k]), kUsed > 0 ? a[k] : unused, kUsed > 1 ? b[k] : unused);
     }
@@ -78,7 +56,7 @@ __device__ __forceinline__ void for_elements(const Table& table, Update update) 
 )cuda";
 
 constexpr const char* kSgd = R"cuda(
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(kThreads)
 sgd_update(Table table, const L* lr, float momentum, float weight_decay, int nesterov) {
   const float rate = to_float(*lr);
   for_elements(table, [&](float& p, float g, float& velocity, float&) {
@@ -94,7 +72,7 @@ sgd_update(Table table, const L* lr, float momentum, float weight_decay, int nes
 
 // 1 - beta^step, from the logarithm of beta, which keeps its digits.
 constexpr const char* kAdam = R"cuda(
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(kThreads)
 adam_update(Table table, const L* lr, const S* step, float rest1, float rest2, float log_beta1,
             float log_beta2, float epsilon, float weight_decay, int decoupled) {
   const float rate = to_float(*lr), count = to_float(*step);
@@ -125,78 +103,50 @@ bool is_aligned(const Tensor& tensor, int width) {
          0;
 }
 
-// Those of one type of gradient, a table at a time.
-class TableBuilder {
- public:
-  TableBuilder(const UpdateTensors& tensors, std::vector<size_t> members)
-      : tensors_(tensors), members_(std::move(members)) {
-    int64_t elements = 0;
-    for (size_t i : members_) {
-      elements += tensors.variables[i].numel();
-      if (!is_aligned(tensors.variables[i], width_) || !is_aligned(tensors.gradients[i], width_)) {
-        width_ = 1;
-      }
-      for (const auto& slot : tensors.slots) {
-        used_ = std::max(used_, slot.empty() ? 0 : &slot - tensors.slots.data() + 1);
-        if (!slot.empty() && !is_aligned(slot[i], width_)) width_ = 1;
-      }
-    }
-    chunk_ = elements > kManyElements ? kLargeChunk : kSmallChunk;
-  }
-
-  std::string head() const {
-    return prelude() + fmt::format(
-                           "using G = {};\nconstexpr int kTensors = {}, W = {}, kUsed = {};\n"
-                           "constexpr long long kChunk = {};\n",
-                           kernel_type(tensors_.gradients[members_[0]].scalar_type()), kTensors,
-                           width_, used_, chunk_);
-  }
-
-  template <typename Launch>
-  void for_each_table(Launch launch) const {
-    for (size_t first = 0; first < members_.size(); first += kTensors) {
-      Table table;
-      int64_t blocks = 0;
-      for (size_t i = first; i < std::min(members_.size(), first + kTensors); ++i) {
-        blocks += add(table, members_[i], static_cast<int>(blocks));
-      }
-      if (blocks == 0) continue;
-      launch(table,
-             LaunchShape{.grid = {static_cast<unsigned>(blocks), 1}, .block = {kThreads, 1}});
-    }
-  }
-
- private:
-  int64_t add(Table& table, size_t member, int first_block) const {
-    const int64_t elements = tensors_.variables[member].numel();
-    if (elements == 0) return 0;
-    const int place = table.tensors++;
-    table.variable[place] = tensors_.variables[member].data_ptr();
-    table.gradient[place] = tensors_.gradients[member].data_ptr();
-    for (size_t k = 0; k < tensors_.slots.size(); ++k) {
-      if (!tensors_.slots[k].empty()) table.slot[k][place] = tensors_.slots[k][member].data_ptr();
-    }
-    table.elements[place] = elements;
-    table.first_block[place] = first_block;
-    return (elements + chunk_ - 1) / chunk_;
-  }
-
-  const UpdateTensors& tensors_;
-  std::vector<size_t> members_;
-  int width_ = 4;
-  std::ptrdiff_t used_ = 0;
-  int64_t chunk_ = kSmallChunk;
-};
-
-std::vector<TableBuilder> by_gradient_type(const UpdateTensors& tensors) {
+std::map<c10::ScalarType, UpdateLists> by_gradient_type(const UpdateTensors& tensors) {
   TP_ASSERT(tensors.slots.size() <= kSlots);
-  std::map<c10::ScalarType, std::vector<size_t>> members;
+  std::map<c10::ScalarType, UpdateLists> found;
   for (size_t i = 0; i < tensors.variables.size(); ++i) {
-    members[tensors.gradients[i].scalar_type()].push_back(i);
+    UpdateLists& lists = found[tensors.gradients[i].scalar_type()];
+    lists[0].push_back(tensors.variables[i]);
+    lists[1].push_back(tensors.gradients[i]);
+    for (size_t k = 0; k < tensors.slots.size(); ++k) {
+      if (!tensors.slots[k].empty()) lists[kFirstSlot + k].push_back(tensors.slots[k][i]);
+    }
   }
-  std::vector<TableBuilder> builders;
-  for (auto& [type, of_type] : members) builders.emplace_back(tensors, std::move(of_type));
-  return builders;
+  return found;
+}
+
+int vector_width(const UpdateLists& lists) {
+  constexpr int kWidest = 4;
+  for (const std::vector<Tensor>& list : lists) {
+    for (const Tensor& tensor : list) {
+      if (!is_aligned(tensor, kWidest)) return 1;
+    }
+  }
+  return kWidest;
+}
+
+size_t used_slots(const UpdateLists& lists) {
+  size_t used = kSlots;
+  while (used > 0 && lists[kFirstSlot + used - 1].empty()) --used;
+  return used;
+}
+
+// Launches the kernel `name`, which `body` defines, over all tables of the lists.
+template <typename... Values>
+void launch_update(const std::string& name, const UpdateLists& lists, const std::string& types,
+                   const char* body, const Launcher& launcher, Values... values) {
+  const int64_t chunk = chunk_of(lists[0]);
+  const KernelSource kernel{
+      name, prelude() +
+                fmt::format("using G = {};\n{}constexpr int W = {}, kUsed = {};\n",
+                            kernel_type(lists[1][0].scalar_type()), types, vector_width(lists),
+                            used_slots(lists)) +
+                tensor_table(lists.size(), kTensorsOfUpdates, chunk) + kElements + body};
+  for_each_table<kTensorsOfUpdates>(lists, chunk, [&](const auto& table, const LaunchShape& shape) {
+    launcher(kernel, shape, table, values...);
+  });
 }
 
 }  // namespace
@@ -222,31 +172,24 @@ bool fits_update(const UpdateTensors& tensors, const Tensor& lr) {
 
 void sgd_update(const UpdateTensors& tensors, const Tensor& lr, const SgdUpdate& options,
                 const Launcher& launcher) {
-  for (const TableBuilder& builder : by_gradient_type(tensors)) {
-    const KernelSource kernel{
-        "sgd_update",
-        builder.head() + fmt::format("using L = {};\n", number_type(lr)) + kTable + kSgd};
-    builder.for_each_table([&](const Table& table, const LaunchShape& shape) {
-      launcher(kernel, shape, table, lr.data_ptr(), static_cast<float>(options.momentum),
-               static_cast<float>(options.weight_decay), static_cast<int>(options.nesterov));
-    });
+  const std::string types = fmt::format("using L = {};\n", number_type(lr));
+  for (const auto& [type, lists] : by_gradient_type(tensors)) {
+    launch_update("sgd_update", lists, types, kSgd, launcher, lr.data_ptr(),
+                  static_cast<float>(options.momentum), static_cast<float>(options.weight_decay),
+                  static_cast<int>(options.nesterov));
   }
 }
 
 void adam_update(const UpdateTensors& tensors, const Tensor& lr, const Tensor& step,
                  const AdamUpdate& options, const Launcher& launcher) {
-  for (const TableBuilder& builder : by_gradient_type(tensors)) {
-    const KernelSource kernel{"adam_update", builder.head() +
-                                                 fmt::format("using L = {};\nusing S = {};\n",
-                                                             number_type(lr), number_type(step)) +
-                                                 kTable + kAdam};
-    builder.for_each_table([&](const Table& table, const LaunchShape& shape) {
-      launcher(kernel, shape, table, lr.data_ptr(), step.data_ptr(),
-               static_cast<float>(1 - options.beta1), static_cast<float>(1 - options.beta2),
-               static_cast<float>(std::log(options.beta1)),
-               static_cast<float>(std::log(options.beta2)), static_cast<float>(options.epsilon),
-               static_cast<float>(options.weight_decay), static_cast<int>(options.decoupled));
-    });
+  const std::string types =
+      fmt::format("using L = {};\nusing S = {};\n", number_type(lr), number_type(step));
+  for (const auto& [type, lists] : by_gradient_type(tensors)) {
+    launch_update("adam_update", lists, types, kAdam, launcher, lr.data_ptr(), step.data_ptr(),
+                  static_cast<float>(1 - options.beta1), static_cast<float>(1 - options.beta2),
+                  static_cast<float>(std::log(options.beta1)),
+                  static_cast<float>(std::log(options.beta2)), static_cast<float>(options.epsilon),
+                  static_cast<float>(options.weight_decay), static_cast<int>(options.decoupled));
   }
 }
 

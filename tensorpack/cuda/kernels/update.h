@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Updates of many variables in one kernel.
-//
-// Note [Update kernels]
-// A block updates a few thousand elements of one variable, which it finds in a table among the
-// kernel's parameters. libtorch's fused updates give a block 65,536: those of a small network then
-// run on a handful of multiprocessors. Gradients are read in the type they have.
+// Updates of many variables in one kernel. See Note [Tables of tensors]. Gradients are read in the
+// type they have.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -42,10 +42,8 @@ class BiasExposure {
     const ValueId without = editor_.add_value(std::move(plain));
     const ValueId column = add_view(bias);
     const std::string scope = editor_.node(position).scope;
-    Node& convolution = editor_.edit(position);
-    convolution.arguments[kConvolutionBias] = literal_argument({});
-    convolution.results[0].ids = {without};
-    std::erase(convolution.reads, editor_.value(bias).storage);
+    drop_bias(editor_, position);
+    editor_.edit(position).results[0].ids = {without};
     editor_.disown(output);
     Node view = make_node(editor_.trace(), find_operator("aten::view"),
                           {tensor_argument(bias), literal_argument(editor_.value(column).sizes)},

@@ -15,14 +15,6 @@ constexpr int64_t kMostChannels = 4;
 // whether it is transposed, padding of the output, groups.
 constexpr size_t kForward = 3, kBackward = 4;
 
-// Numbers for height and width; nothing if they are not known.
-std::vector<int64_t> height_and_width(const Node& node, size_t argument) {
-  const c10::IValue& literal = node.arguments.at(argument).literal;
-  if (!literal.isIntList()) return {};
-  const std::vector<int64_t> given = literal.toIntVector();
-  return given.size() == 1 ? std::vector<int64_t>{given[0], given[0]} : given;
-}
-
 class ImageFolding {
  public:
   ImageFolding(Trace& trace, c10::DeviceType device) : editor_(trace), device_(device) {}

@@ -2,8 +2,8 @@
 // Note [Fusing batch norm]
 // Forward, batch norm takes in the addition of a residual and the relu that follow it. Backward, it
 // takes in the gradient of that relu and the sum of gradients that comes before. The relu's mask is
-// found again from the input where nothing was added, else from the output, which is kept anyway
-// for the next layer.
+// found again from the input where nothing was added. Else it is kept as bits, or, where those do
+// not come in whole bytes, found from the output, which is kept anyway for the next layer.
 #include "tensorpack/cuda/kernels/batch_norm.h"
 #include "tensorpack/cuda/kernels/operators.h"
 #include "tensorpack/cuda/kernels/prelude.h"
@@ -86,11 +86,15 @@ class BatchNormFusion {
     return !is_cudnn || is_reserve_unneeded(result_at(node, 3));
   }
 
-  // cuDNN's own backward pass needs it.
+  // cuDNN's own backward pass needs it, or a copy where the forward pass has several of them.
   bool is_reserve_unneeded(ValueId reserve) const {
     if (reserve == kNoValue) return true;
     for (int32_t reader : editor_.readers(reserve)) {
-      if (!is_backward(editor_.node(reader))) return false;
+      const Node& node = editor_.node(reader);
+      if (is_op(node, "aten::clone") ? !is_reserve_unneeded(result_at(node, 0))
+                                     : !is_backward(node)) {
+        return false;
+      }
     }
     return !editor_.is_output(reserve);
   }
@@ -122,10 +126,11 @@ class BatchNormFusion {
     arguments.push_back(norm.arguments[6]);
     arguments.push_back(norm.arguments[7]);
     arguments.push_back(literal_argument(relu));
-    Node fused = make_node(
-        editor_.trace(), batch_norm_act_operator(), std::move(arguments),
-        {result_at(editor_.node(nodes.back()), 0), result_at(norm, 1), result_at(norm, 2)},
-        norm.scope);
+    arguments.push_back(literal_argument(/*keep_bits=*/false));
+    Node fused = make_node(editor_.trace(), batch_norm_act_operator(), std::move(arguments),
+                           {result_at(editor_.node(nodes.back()), 0), result_at(norm, 1),
+                            result_at(norm, 2), kNoValue},
+                           norm.scope);
     fused.writes = norm.writes;
     return count(editor_.fuse(nodes, std::move(fused)));
   }
@@ -197,6 +202,9 @@ class BatchNormFusion {
       mask = ReluMask::kOfInput;
       bias = tensor_at(*editor_.producer(output), 2);
       output = kNoValue;
+    } else if (relu >= 0 && can_have_bits(output)) {
+      mask = ReluMask::kOfBits;
+      output = bits_of(output);
     }
     const bool keep = relu >= 0 && !is_read_by_one(b.grad);
     const ValueId counters = counters_.in(editor_, editor_.value(b.input).options.device());
@@ -224,7 +232,7 @@ class BatchNormFusion {
     const Node& forward = editor_.node(position);
     if (!is_op(forward, "tensorpack::batch_norm_act") || tensor_at(forward, 5) != kNoValue ||
         tensor_at(forward, 0) != b.input || tensor_at(forward, 1) != b.weight ||
-        !forward.arguments[9].literal.toBool()) {
+        !forward.arguments[kRelu].literal.toBool()) {
       return false;
     }
     const ValueId bias = tensor_at(forward, 2);
@@ -233,6 +241,35 @@ class BatchNormFusion {
       if (writer > position && writer < until) return false;
     }
     return true;
+  }
+
+  static constexpr size_t kRelu = 9, kKeepBits = 10, kBits = 3;  // of batch_norm_act
+
+  bool can_have_bits(ValueId output) const {
+    const Value& value = editor_.value(output);
+    return value.producer >= 0 &&
+           is_op(editor_.node(value.producer), "tensorpack::batch_norm_act") &&
+           editor_.node(value.producer).arguments[kRelu].literal.toBool() &&
+           has_relu_bits(value.options.dtype().toScalarType(), value.sizes[1]);
+  }
+
+  // Has the node that makes `output` keep them.
+  ValueId bits_of(ValueId output) {
+    const Value& value = editor_.value(output);
+    const int32_t position = value.producer;
+    if (const ValueId kept = result_at(editor_.node(position), kBits); kept != kNoValue) {
+      return kept;
+    }
+    const int64_t bytes = relu_bits_size(value.options.dtype().toScalarType(), elements_of(value));
+    const ValueId bits = editor_.add_value({.producer = position,
+                                            .sizes = {bytes},
+                                            .strides = {1},
+                                            .options = value.options.dtype(at::kByte),
+                                            .storage_bytes = bytes});
+    Node& node = editor_.edit(position);
+    node.arguments[kKeepBits] = literal_argument(true);
+    node.results[kBits].ids = {bits};
+    return bits;
   }
 
   bool count(bool is_fused) {

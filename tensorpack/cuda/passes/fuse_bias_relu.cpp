@@ -44,24 +44,14 @@ class BiasReluFusion {
     const int32_t relu = editor_.readers(output)[0];
     if (!is_op(editor_.node(relu), "aten::relu") ||
         !is_same_geometry(editor_.value(output), editor_.value(result_at(editor_.node(relu), 0))) ||
-        is_written_between(bias, position, relu)) {
+        is_written_between(editor_, bias, position, relu)) {
       return 0;
     }
-    Node& convolution = editor_.edit(position);
-    convolution.arguments[kConvolutionBias] = literal_argument({});
-    const StorageId storage = editor_.value(bias).storage;
-    std::erase(convolution.reads, storage);
+    drop_bias(editor_, position);
     replace_node(editor_, relu, bias_relu_operator(),
                  {tensor_argument(output), tensor_argument(bias)},
                  {result_at(editor_.node(relu), 0)});
     return 1;
-  }
-
-  bool is_written_between(ValueId id, int32_t first, int32_t last) const {
-    for (int32_t writer : editor_.writers(editor_.value(id).storage)) {
-      if (writer > first && writer < last) return true;
-    }
-    return false;
   }
 
   int fuse_backward(int32_t position) {
@@ -83,12 +73,7 @@ class BiasReluFusion {
         editor_.value(from).options.dtype() != editor_.value(grad).options.dtype()) {
       return 0;
     }
-    Node& convolution = editor_.edit(position);
-    c10::List<bool> without_bias = mask.toBoolList().copy();
-    without_bias.set(2, false);
-    convolution.arguments[kConvolutionOutputMask] = literal_argument(without_bias);
-    convolution.results[2].ids = {kNoValue};
-    editor_.disown(bias_grad);
+    drop_bias_gradient(editor_, position);
     const Value& value = editor_.value(grad);
     const auto type = editor_.value(bias_grad).options.dtype().toScalarType();
     const ValueId counters = counters_.in(editor_, value.options.device());

@@ -3,6 +3,7 @@
 #include "tensorpack/cuda/passes/passes.h"
 #include "tensorpack/graph/passes/passes.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack::cuda {
 namespace {
@@ -25,9 +26,13 @@ void fuse(Trace& trace, const std::vector<std::string>& fetches, const FusionOpt
     fused += fuse_pointwise(trace, options.device);
   }
   if (options.column_sums) fused += fuse_column_sums(trace, options.device);
+  // What is left: others move biases out of convolutions, or fold their images.
+  if (options.few_channels) fused += fuse_filter_gradients(trace, options.device);
   if (fused == 0) return;
   eliminate_dead_code(trace, fetches);
-  log::info_once("{} operators became {} fused ones.", before - trace.nodes.size() + fused, fused);
+  log::info_once("{} became {}.",
+                 counted(static_cast<int64_t>(before - trace.nodes.size()) + fused, "operator"),
+                 counted(fused, "fused one"));
 }
 
 }  // namespace

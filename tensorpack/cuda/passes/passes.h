@@ -10,8 +10,8 @@
 
 namespace tensorpack::cuda {
 
-/// Makes small casts on devices of this type together, where nothing is in between. See
-/// Note [Batching casts].
+/// Makes small casts on devices of this type together, where nothing is in between, and has them
+/// put together what was put together before a cast. See Note [Batching casts].
 void batch_casts(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
 /// Has in-place operators that fusion knows make new memory instead, where nobody can tell. See
@@ -40,6 +40,10 @@ int fuse_column_sums(Trace& trace, c10::DeviceType device = c10::kCUDA);
 /// Fuses log-softmax and the negative log-likelihood of classes, forward and backward, with the
 /// casts around them; returns into how many operators.
 int fuse_cross_entropy(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
+/// Puts gradients of filters over small batches of images of few channels in place of libtorch's;
+/// returns how many. See Note [Gradients of filters].
+int fuse_filter_gradients(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
 /// Fuses layer norm, forward and backward, with the additions and casts around it; returns into how
 /// many operators. See Note [Fusing layer norm].

@@ -13,20 +13,44 @@ bool is_column_image(const Value& value, c10::DeviceType device) {
          is_column_matrix(value.sizes, value.strides);
 }
 
-void move_bias_gradient(TraceEditor& editor, int32_t convolution, int32_t here, ValueId grad) {
+std::vector<int64_t> height_and_width(const Node& node, size_t argument) {
+  const c10::IValue& literal = node.arguments.at(argument).literal;
+  if (!literal.isIntList()) return {};
+  const std::vector<int64_t> given = literal.toIntVector();
+  return given.size() == 1 ? std::vector<int64_t>{given[0], given[0]} : given;
+}
+
+bool is_written_between(const TraceEditor& editor, ValueId id, int32_t first, int32_t last) {
+  for (int32_t writer : editor.writers(editor.value(id).storage)) {
+    if (writer > first && writer < last) return true;
+  }
+  return false;
+}
+
+void drop_bias(TraceEditor& editor, int32_t convolution) {
   Node& node = editor.edit(convolution);
-  const ValueId bias_gradient = result_at(node, 2);
-  const std::string scope = node.scope;
+  std::erase(node.reads, editor.value(tensor_at(node, kConvolutionBias)).storage);
+  node.arguments[kConvolutionBias] = literal_argument({});
+}
+
+ValueId drop_bias_gradient(TraceEditor& editor, int32_t convolution) {
+  Node& node = editor.edit(convolution);
+  const ValueId gradient = result_at(node, 2);
   c10::List<bool> mask = node.arguments[kConvolutionOutputMask].literal.toBoolList().copy();
   mask.set(2, false);
   node.arguments[kConvolutionOutputMask] = literal_argument(mask);
   node.results[2].ids = {kNoValue};
-  editor.disown(bias_gradient);
+  editor.disown(gradient);
+  return gradient;
+}
+
+void move_bias_gradient(TraceEditor& editor, int32_t convolution, int32_t here, ValueId grad) {
+  const ValueId bias_gradient = drop_bias_gradient(editor, convolution);
   editor.insert(here,
                 make_node(editor.trace(), find_operator("aten::sum", "dim_IntList"),
                           {tensor_argument(grad), literal_argument(std::vector<int64_t>{0, 2, 3}),
                            literal_argument(false), literal_argument({})},
-                          {bias_gradient}, scope));
+                          {bias_gradient}, editor.node(convolution).scope));
 }
 
 ValueId Counters::in(TraceEditor& editor, c10::Device device) {

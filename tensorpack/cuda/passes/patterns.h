@@ -2,12 +2,27 @@
 // What passes that look for patterns need on CUDA, besides graph/patterns.h.
 #pragma once
 
+#include <vector>
+
 #include "tensorpack/graph/patterns.h"
 
 namespace tensorpack::cuda {
 
 /// True for images in channels_last on the device, whose columns the kernels can sum.
 bool is_column_image(const Value& value, c10::DeviceType device);
+
+/// Numbers for height and width that an argument gives; nothing if they are not known.
+std::vector<int64_t> height_and_width(const Node& node, size_t argument);
+
+/// True if somebody writes the value between the nodes `first` and `last`.
+bool is_written_between(const TraceEditor& editor, ValueId id, int32_t first, int32_t last);
+
+/// Has the node `convolution` not add its bias.
+void drop_bias(TraceEditor& editor, int32_t convolution);
+
+/// Has the node `convolution`, a convolution's backward, not sum up for the bias. Returns the
+/// gradient that another node must make from then on.
+ValueId drop_bias_gradient(TraceEditor& editor, int32_t convolution);
 
 /// Has a node of its own, at `here`, sum up `grad` for the bias, in place of the node
 /// `convolution`, which is a convolution's backward.

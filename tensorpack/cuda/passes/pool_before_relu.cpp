@@ -77,14 +77,7 @@ class PoolingFirst {
     if (pooling.pool < 0) return false;
     const ValueId pooled = made_by(pooling.pool);
     return is_matrix(pooled) && editor_.writers(editor_.value(pooled).storage).empty() &&
-           !is_written_between(bias, pooling.convolution, pooling.pool);
-  }
-
-  bool is_written_between(ValueId id, int32_t first, int32_t last) const {
-    for (int32_t writer : editor_.writers(editor_.value(id).storage)) {
-      if (writer > first && writer < last) return true;
-    }
-    return false;
+           !is_written_between(editor_, bias, pooling.convolution, pooling.pool);
   }
 
   // True if there is none.
@@ -125,11 +118,8 @@ class PoolingFirst {
 
   // The convolution without bias, pooling, and both on what is left.
   void move_forward(const Pooling& pooling) {
-    Node& convolution = editor_.edit(pooling.convolution);
-    const Argument bias = convolution.arguments[kConvolutionBias];
-    convolution.arguments[kConvolutionBias] = literal_argument({});
-    std::erase(convolution.reads, editor_.value(bias.ids[0]).storage);
-
+    const ValueId bias = tensor_at(editor_.node(pooling.convolution), kConvolutionBias);
+    drop_bias(editor_, pooling.convolution);
     const ValueId sum = tensor_at(editor_.node(pooling.relu), 0), pooled = made_by(pooling.pool);
     const ValueId largest = add_value_like(editor_, pooled);
     Node pool = editor_.node(pooling.pool);
@@ -138,8 +128,9 @@ class PoolingFirst {
     const std::string scope = editor_.node(pooling.relu).scope;
     editor_.remove(pooling.pool);
     editor_.insert(pooling.pool, std::move(pool));
-    editor_.insert(pooling.pool, make_node(editor_.trace(), bias_relu_operator(),
-                                           {tensor_argument(largest), bias}, {pooled}, scope));
+    editor_.insert(pooling.pool,
+                   make_node(editor_.trace(), bias_relu_operator(),
+                             {tensor_argument(largest), tensor_argument(bias)}, {pooled}, scope));
   }
 
   // The mask and the sum for the bias on what was pooled, then the gradient of pooling.

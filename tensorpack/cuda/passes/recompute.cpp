@@ -164,8 +164,9 @@ int recompute(Trace& trace, c10::DeviceType device) {
     trace = tried;
   }
   if (made_for_least > 0) {
-    log::info_once("{} results are made again in every step: it holds {} of them, not {}.",
-                   made_for_least, humanize_bytes(static_cast<std::uint64_t>(least)),
+    log::info_once("Every step makes {} again: it holds {} of results, not {}.",
+                   counted(made_for_least, "result"),
+                   humanize_bytes(static_cast<std::uint64_t>(least)),
                    humanize_bytes(static_cast<std::uint64_t>(before)));
   }
   return made_for_least;

@@ -1,15 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // Note [A side stream]
-// The gradient of a weight is not needed before the update, and in a small network its kernel
-// leaves most of the device idle. Such kernels are issued to a stream of their own, beside the rest
-// of the backward pass: a fork in front of each, one join in front of the first node that needs any
-// of them, or would write what they read. Whatever they read is kept until then, and if that is
-// much, they are awaited earlier.
+// Much of a backward pass is awaited by the update alone. In a small network it leaves most of the
+// device idle, so it is issued to a stream of its own, off the path that everything else waits for:
+//
+// - A node leaves the path if no later convolution or product of matrices depends on it, and there
+//   is one to run beside before its results are needed. Gradients of weights do, those of inputs do
+//   not, nor does the last of all. The sum of two gradients of one weight follows them.
+// - The gradient of a weight is issued ahead of that of the layer's input, which mostly leaves room
+//   for it; behind, if that one fills the device. It would start when the other ends, hold nearly
+//   all multiprocessors for long, and leave few to the short kernel that is next on the path.
+//   Behind, that one is on the device first.
+//
+// There is a fork in front of each, and one join, in front of the first node that needs any of the
+// results, or would write what is read. Whatever is read there is kept until then, and if that is
+// much, the stream is awaited earlier.
 #include <torch/library.h>
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
+#include <string>
 
 #include "tensorpack/cuda/passes/passes.h"
 #include "tensorpack/cuda/passes/patterns.h"
@@ -17,12 +28,14 @@
 namespace tensorpack::cuda {
 namespace {
 
-// What is larger fills the device by itself.
+// What is larger fills the device by itself: products and sums.
 constexpr double kMostOperations = 4e9;
+constexpr int64_t kMostElements = int64_t{1} << 18;
+// A gradient of an input of so many elements has 64 blocks or more, and each takes a
+// multiprocessor.
+constexpr int64_t kFewestThatFill = int64_t{1} << 19;
 // Of memory, until the join.
 constexpr int64_t kMostKeptBytes = int64_t{1} << 28;
-// Between a node and what needs its results, or there is nothing to run beside it.
-constexpr int32_t kFewestNodesBetween = 3;
 
 std::set<StorageId> storages_read(const Trace& trace, const Node& node) {
   std::set<StorageId> found;
@@ -42,6 +55,25 @@ bool have_common(const std::set<StorageId>& a, const std::set<StorageId>& b) {
 
 // ---- which nodes
 
+bool is_convolution_backward(const Node& node) {
+  return is_op(node, "aten::convolution_backward") &&
+         node.arguments[kConvolutionOutputMask].literal.isBoolList();
+}
+
+// By how libtorch and our own operators call them.
+bool is_product(const Node& node) {
+  const std::string& name = node.op.operator_name().name;
+  return name.ends_with("mm") || name.ends_with("convolution") ||
+         name.ends_with("convolution_backward") || name.ends_with("weight_gradient") ||
+         name.ends_with("filter_gradient");
+}
+
+// The sum of two gradients.
+bool is_addition(const Node& node) { return is_op(node, "aten::add.Tensor"); }
+
+// In a constant that nodes share.
+bool counts(const Node& node) { return is_op(node, "tensorpack::column_sum"); }
+
 double operations_of(const Trace& trace, const Node& node) {
   const Value& first = trace.values[tensor_at(node, 0)];
   const auto elements = static_cast<double>(elements_of(first));
@@ -58,36 +90,28 @@ std::array<bool, 3> mask_of(const Node& node) {
   return {mask.get(0), mask.get(1), mask.get(2)};
 }
 
-// The first node after `position` that works on what the one there makes.
-int32_t first_use(const TraceEditor& editor, int32_t position) {
-  const std::set<StorageId> made = storages_made(editor.trace(), editor.node(position));
-  for (int32_t i = position + 1; i < editor.size(); ++i) {
-    const Node& node = editor.node(i);
-    if (!node.is_view && have_common(made, storages_read(editor.trace(), node))) return i;
+bool is_small(const Trace& trace, const Node& node, c10::DeviceType device) {
+  if (is_op(node, "tensorpack::filter_gradient")) return true;
+  const bool is_sum = is_op(node, "aten::sum.dim_IntList") || counts(node) || is_addition(node);
+  if (!is_sum && !is_op(node, "aten::mm") && !is_convolution_backward(node)) return false;
+  const Value& first = trace.values[tensor_at(node, 0)];
+  if (first.kind != ValueKind::kComputed || first.options.device().type() != device ||
+      !node.writes.empty()) {
+    return false;
   }
-  return editor.size();
+  return is_sum ? elements_of(first) <= kMostElements
+                : operations_of(trace, node) <= kMostOperations;
 }
 
-bool is_small(const TraceEditor& editor, int32_t position, c10::DeviceType device) {
-  const Node& node = editor.node(position);
-  const bool is_convolution = is_op(node, "aten::convolution_backward");
-  if (!is_convolution && !is_op(node, "aten::mm")) return false;
-  if (is_convolution && !node.arguments[kConvolutionOutputMask].literal.isBoolList()) return false;
-  const Value& first = editor.value(tensor_at(node, 0));
-  return first.kind == ValueKind::kComputed && first.options.device().type() == device &&
-         node.writes.empty() && operations_of(editor.trace(), node) <= kMostOperations;
-}
-
-// The gradient of the weight in front of that of the input, as nodes of their own.
+// The gradients of the weight and of the input as nodes of their own.
 void split_convolutions(Trace& trace, c10::DeviceType device) {
   TraceEditor editor(trace);
   for (int32_t i = 0; i < editor.size(); ++i) {
-    if (!is_op(editor.node(i), "aten::convolution_backward") || !is_small(editor, i, device)) {
-      continue;
-    }
-    const auto mask = mask_of(editor.node(i));
+    const Node& node = editor.node(i);
+    if (!is_convolution_backward(node) || !is_small(trace, node, device)) continue;
+    const auto mask = mask_of(node);
     if (!mask[0] || !mask[1]) continue;
-    Node of_weight = editor.node(i);
+    Node of_weight = node;
     of_weight.arguments[kConvolutionOutputMask] =
         literal_argument(c10::List<bool>({false, mask[1], mask[2]}));
     of_weight.results[0].ids = {kNoValue};
@@ -96,10 +120,42 @@ void split_convolutions(Trace& trace, c10::DeviceType device) {
         literal_argument(c10::List<bool>({true, false, false}));
     of_input.results[1].ids = of_input.results[2].ids = {kNoValue};
     of_weight.for_each_result([&](ValueId id) { editor.disown(id); });
-    editor.insert(i, std::move(of_weight));
+    const bool fills = elements_of(editor.value(result_at(of_input, 0))) >= kFewestThatFill;
+    editor.insert(fills ? i + 1 : i, std::move(of_weight));
     editor.commit();
     ++i;
   }
+}
+
+// The nodes that leave the path.
+std::vector<char> nodes_aside(const Trace& trace, c10::DeviceType device) {
+  std::vector<char> is_aside(trace.nodes.size(), 0);
+  const auto end = static_cast<int32_t>(trace.nodes.size());
+  std::set<StorageId> path;             // what products behind the node depend on
+  std::map<StorageId, int32_t> needed;  // the first node that needs it
+  int32_t next_product = end;
+  for (int32_t i = end - 1; i >= 0; --i) {
+    const Node& node = trace.nodes[i];
+    if (node.is_view) continue;
+    const std::set<StorageId> made = storages_made(trace, node), read = storages_read(trace, node);
+    const bool is_on_path = have_common(made, path);
+    int32_t needed_at = end;
+    for (const StorageId storage : made) {
+      if (const auto it = needed.find(storage); it != needed.end()) {
+        needed_at = std::min(needed_at, it->second);
+      }
+    }
+    is_aside[i] = !is_on_path && is_small(trace, node, device) && next_product < needed_at;
+    // What follows its arguments needs them when it is needed itself.
+    const bool follows = is_aside[i] && is_addition(node);
+    for (const StorageId storage : read) {
+      int32_t& at = needed.try_emplace(storage, end).first->second;
+      at = std::min(at, follows ? needed_at : i);
+    }
+    if (is_on_path || is_product(node)) path.insert(read.begin(), read.end());
+    if (is_product(node)) next_product = i;
+  }
+  return is_aside;
 }
 
 // ---- forks and joins
@@ -127,6 +183,7 @@ struct Pending {
     });
     read.merge(storages_read(trace, node));
     made.merge(storages_made(trace, node));
+    if (counts(node)) made.insert(trace.values[tensor_at(node, 1)].storage);
   }
 };
 
@@ -143,6 +200,7 @@ void use_side_stream(Trace& trace, c10::DeviceType device) {
     return;  // those are moved to where they overlap best
   }
   split_convolutions(trace, device);
+  const std::vector<char> is_aside = nodes_aside(trace, device);
   TraceEditor editor(trace);
   Pending pending;
   const auto join = [&](int32_t before) {
@@ -153,16 +211,17 @@ void use_side_stream(Trace& trace, c10::DeviceType device) {
   };
   for (int32_t i = 0; i < editor.size(); ++i) {
     const Node& node = editor.node(i);
-    const bool is_convolution = is_op(node, "aten::convolution_backward");
-    if (!is_small(editor, i, device) || (is_convolution && mask_of(node)[0]) ||
-        first_use(editor, i) - i <= kFewestNodesBetween) {
-      if (pending.conflicts_with(trace, node)) join(i);
+    const bool conflicts = pending.conflicts_with(trace, node);
+    // An addition follows what it adds, or stays.
+    const bool leaves = is_aside[i] && (!is_addition(node) || conflicts);
+    if (!leaves) {
+      if (conflicts) join(i);
       continue;
     }
     if (pending.kept_bytes > kMostKeptBytes) join(i);
-    const ValueId grad = tensor_at(node, 0);
-    editor.insert(i, node_of(trace, "tensorpack::begin_side_stream", {grad}));
-    editor.insert(i + 1, node_of(trace, "tensorpack::end_side_stream", {grad}));
+    const ValueId first = tensor_at(node, 0);
+    editor.insert(i, node_of(trace, "tensorpack::begin_side_stream", {first}));
+    editor.insert(i + 1, node_of(trace, "tensorpack::end_side_stream", {first}));
     pending.add(trace, node);
   }
   join(editor.size());

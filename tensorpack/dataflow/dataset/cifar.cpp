@@ -73,8 +73,8 @@ std::string records_of(const fs::path& png, const std::vector<int64_t>& labels, 
            image.size(1), kPixels);
   const int64_t rows = image.size(0);
   TP_CHECK(first + rows <= std::ssize(labels), "convert_cifar10_pngs",
-           "'{}' has {} images, for which there are {} labels. Check the files.", png.string(),
-           rows, std::max<int64_t>(0, std::ssize(labels) - first));
+           "'{}' has {}, for which the number of labels is {}. Check the files.", png.string(),
+           counted(rows, "image"), std::max<int64_t>(0, std::ssize(labels) - first));
   std::string records(rows * (1 + kImageBytes), '\0');
   for (int64_t i = 0; i < rows; ++i) {
     const int64_t label = labels[first + i];

@@ -49,8 +49,9 @@ IdxImages::IdxImages(std::string_view where, std::string_view name, const Source
            where, "the images in '{}' have shape [{}], not [N, 28, 28]. Check the files.",
            source.dir.string(), fmt::join(images_.sizes(), ", "));
   TP_CHECK(labels_.dim() == 1 && labels_.size(0) == images_.size(0), where,
-           "there are {} images but labels of shape [{}] in '{}'. Check the files.",
-           images_.size(0), fmt::join(labels_.sizes(), ", "), source.dir.string());
+           "labels have the shape [{}] for {} in '{}'. Check the files.",
+           fmt::join(labels_.sizes(), ", "), counted(images_.size(0), "image"),
+           source.dir.string());
   set_order({images_.size(0), source.shuffle.value_or(name == "train"), source.seed});
 }
 

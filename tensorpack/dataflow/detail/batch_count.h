@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack::detail {
 
@@ -32,9 +33,9 @@ struct BatchCount {
   /// Throws Error if a pass of so many datapoints has no batch.
   void check(std::optional<int64_t> points, const std::string& where) const {
     TP_CHECK(remainder || !points || *points >= size, where,
-             "a pass has {} datapoints, too few for one batch of {}. Choose a smaller batch, or "
+             "a pass has {}, too few for one batch of {}. Choose a smaller batch, or "
              "keep short batches with {{.remainder = true}}.",
-             *points, size);
+             counted(*points, "datapoint"), size);
   }
 };
 

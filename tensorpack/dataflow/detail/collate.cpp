@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack::detail {
 
@@ -55,11 +56,10 @@ void Collator::check(const Column& column, const at::Tensor& value, size_t compo
 }
 
 void Collator::put(const DataPoint& point, int64_t row) const {
-  TP_CHECK(
-      point.size() == columns_.size(), "batch",
-      "datapoint {} of a batch has {} components and datapoint {} has {}. Yield the same number "
-      "each time.",
-      first_row_, columns_.size(), row, point.size());
+  TP_CHECK(point.size() == columns_.size(), "batch",
+           "datapoint {} of a batch has {} and datapoint {} has {}. Yield the same number "
+           "each time.",
+           first_row_, counted(std::ssize(columns_), "component"), row, point.size());
   for (const auto i : c10::irange(columns_.size())) {
     const Column& column = columns_[i];
     check(column, point[i], i, row);

@@ -9,6 +9,7 @@
 
 #include "tensorpack/dataflow/detail/collate.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack::detail {
 namespace {
@@ -18,9 +19,9 @@ std::vector<int64_t> largest_shape(const std::vector<DataPoint>& points, size_t 
   for (const auto i : c10::irange(points.size())) {
     const auto shape = points[i][component].sizes();
     TP_CHECK(shape.size() == largest.size(), "batch",
-             "component {} has {} dimensions in datapoint 0 of a batch and {} in datapoint {}. "
+             "component {} has {} in datapoint 0 of a batch and {} in datapoint {}. "
              "Padding needs the same number in all.",
-             component, largest.size(), shape.size(), i);
+             component, counted(std::ssize(largest), "dimension"), shape.size(), i);
     for (const auto d : c10::irange(shape.size())) largest[d] = std::max(largest[d], shape[d]);
   }
   return largest;
@@ -39,9 +40,9 @@ at::Tensor pad_to(const at::Tensor& tensor, const std::vector<int64_t>& shape, d
 void check(const std::vector<DataPoint>& points) {
   for (const auto i : c10::irange(points.size())) {
     TP_CHECK(points[i].size() == points[0].size(), "batch",
-             "datapoint 0 of a batch has {} components and datapoint {} has {}. Yield the same "
+             "datapoint 0 of a batch has {} and datapoint {} has {}. Yield the same "
              "number each time.",
-             points[0].size(), i, points[i].size());
+             counted(std::ssize(points[0]), "component"), i, points[i].size());
     for (const auto c : c10::irange(points[i].size())) {
       TP_CHECK(points[i][c].defined(), "batch",
                "component {} of datapoint {} of a batch is an undefined tensor. Give it a value.",

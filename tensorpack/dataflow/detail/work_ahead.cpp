@@ -64,7 +64,6 @@ class WorkAhead::State {
 
   // The body of every thread.
   void run() {
-    set_thread_name(options_.name);
     single_threaded_ops();
     const StopScope stop_scope(stopping_);
     const ThreadOfStage thread_of_stage(*stats_);
@@ -269,7 +268,7 @@ WorkAhead::WorkAhead(std::shared_ptr<DataFlow> flow, Work work, WorkAheadOptions
   try {
     for (int64_t i = 0; i < options.threads; ++i) {
       state_->expect_thread();
-      threads_.emplace_back([state = state_] { state->run(); });
+      threads_.push_back(start_thread(options.name, [state = state_] { state->run(); }));
     }
   } catch (...) {  // the system has no more threads to give
     state_->thread_has_ended();

@@ -14,6 +14,7 @@
 #include "tensorpack/dataflow/value.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -184,9 +185,8 @@ struct CsvData::Impl {
   }
 
   const std::string& field(const std::vector<std::string>& fields, size_t place) const {
-    TP_CHECK(place < fields.size(), "CsvData",
-             "'{}' has {} fields in line {}, and none at place {}.", path.string(), fields.size(),
-             reader->line(), place);
+    TP_CHECK(place < fields.size(), "CsvData", "'{}' has {} in line {}, and none at place {}.",
+             path.string(), counted(std::ssize(fields), "field"), reader->line(), place);
     return fields[place];
   }
 
@@ -262,8 +262,8 @@ int64_t save_csv(DataFlow& flow, const fs::path& path, const std::vector<std::st
       fields.clear();
       for (const at::Tensor& tensor : *point) append_fields(tensor, separator, fields);
       TP_CHECK(fields.size() == columns.size(), "save_csv",
-               "datapoint {} makes {} fields, but there are {} columns. Name as many.", count,
-               fields.size(), columns.size());
+               "datapoint {} makes {}, but is given {}. Name as many.", count,
+               counted(std::ssize(fields), "field"), counted(std::ssize(columns), "column"));
       out << fmt::format("{}\n", fmt::join(fields, comma));
     }
   });

@@ -6,6 +6,7 @@
 
 #include "tensorpack/dataflow/detail/padding.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -126,8 +127,8 @@ int64_t save_hdf5(DataFlow& flow, const fs::path& path, const std::vector<std::s
   std::vector<DataPoint> points;
   while (auto point = flow.next()) {
     TP_CHECK(point->size() == names.size(), "save_hdf5",
-             "datapoint {} has {} components, but there are {} names. Pass one for each.",
-             points.size(), point->size(), names.size());
+             "datapoint {} has {}, but is given {}. Pass one for each.", points.size(),
+             counted(std::ssize(*point), "component"), counted(std::ssize(names), "name"));
     points.push_back(std::move(*point));
   }
   TP_CHECK(!points.empty(), "save_hdf5", "the flow has no datapoints, so nothing was written.");

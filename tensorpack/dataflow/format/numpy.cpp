@@ -33,8 +33,8 @@ int64_t save_npz(DataFlow& flow, const std::filesystem::path& path,
   std::vector<DataPoint> points;
   while (auto point = flow.next()) {
     TP_CHECK(point->size() == names.size(), "save_npz",
-             "datapoint {} has {} components, but there are {} names. Pass one for each.",
-             points.size(), point->size(), names.size());
+             "datapoint {} has {}, but is given {}. Pass one for each.", points.size(),
+             counted(std::ssize(*point), "component"), counted(std::ssize(names), "name"));
     points.push_back(std::move(*point));
   }
   TP_CHECK(!points.empty(), "save_npz", "the flow has no datapoints, so nothing was written.");

@@ -14,6 +14,7 @@
 #include "tensorpack/dataflow/value.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -222,8 +223,9 @@ int64_t save_tar(DataFlow& flow, const fs::path& path, const std::vector<std::st
   write_file_atomically(path, [&](std::ostream& out) {
     for (; const auto point = flow.next(); ++count) {
       TP_CHECK(point->size() == extensions.size(), "save_tar",
-               "datapoint {} has {} components, but there are {} extensions. Pass one for each.",
-               count, point->size(), extensions.size());
+               "datapoint {} has {}, but is given {}. Pass one for each.", count,
+               counted(std::ssize(*point), "component"),
+               counted(std::ssize(extensions), "extension"));
       for (size_t i = 0; i < extensions.size(); ++i) {
         write_member(out, fmt::format("{:08}.{}", count, extensions[i]), bytes_view((*point)[i]));
       }

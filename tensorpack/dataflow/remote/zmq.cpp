@@ -15,6 +15,7 @@
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/signals.h"
 #include "tensorpack/utils/stop_flag.h"
+#include "tensorpack/utils/string.h"
 #include "tensorpack/utils/timer.h"
 
 namespace tensorpack {
@@ -144,8 +145,8 @@ at::Tensor bytes_of(zmq::message_t message) {
 std::string layout_of(const DataPoint& point) {
   std::vector<std::string> components;
   for (const at::Tensor& tensor : point) {
-    components.push_back(
-        fmt::format("{} in {} dimensions", c10::toString(tensor.scalar_type()), tensor.dim()));
+    components.push_back(fmt::format("{} in {}", c10::toString(tensor.scalar_type()),
+                                     counted(tensor.dim(), "dimension")));
   }
   return fmt::format("{{{}}}", fmt::join(components, "; "));
 }

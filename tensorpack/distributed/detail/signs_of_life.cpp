@@ -267,7 +267,6 @@ void SignsOfLife::State::tick(bool beat_is_due) {
 }
 
 void SignsOfLife::run(const std::shared_ptr<State>& state) {
-  set_thread_name("signs_of_life");
   State& s = *state;
   Clock::time_point next_beat = Clock::now();
   try {
@@ -294,7 +293,7 @@ void SignsOfLife::run(const std::shared_ptr<State>& state) {
 SignsOfLife::SignsOfLife(SignsOfLifeOptions options)
     : state_(std::make_shared<State>(std::move(options))) {
   for (State::Seen& seen : state_->seen) seen.changed = Clock::now();
-  state_->thread = std::thread([state = state_] { run(state); });
+  state_->thread = start_thread("signs_of_life", [state = state_] { run(state); });
 }
 
 SignsOfLife::~SignsOfLife() {

@@ -10,6 +10,7 @@
 #include "tensorpack/export/detail/find_operator.h"
 #include "tensorpack/graph/operator_facts.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack::detail {
 namespace {
@@ -67,8 +68,8 @@ void check_operator(const ExportedNode& node, const c10::OperatorHandle& op) {
   require(!draws_random_numbers(op) && !is_collective(op) && node.op != "aten::from_file",
           "{} is not an operator that an exported program may have", tensorpack::describe(node));
   const auto& returns = op.schema().returns();
-  require(returns.size() == node.results.size(), "{} has {} results here and {} in the file",
-          tensorpack::describe(node), returns.size(), node.results.size());
+  require(returns.size() == node.results.size(), "{} has {} here and {} in the file",
+          tensorpack::describe(node), counted(std::ssize(returns), "result"), node.results.size());
   for (size_t i = 0; i < returns.size(); ++i) {
     const Kind kind = returns[i].type()->kind();
     require(node.results[i].ids.empty() ||
@@ -124,8 +125,8 @@ ProgramFunction::Step ProgramFunction::make_step(const ExportedNode& node) const
       step.arguments.push_back({nullptr, {}});
     }
   }
-  require(given == node.arguments.size(), "{} has {} arguments of which {} are known here",
-          step.description, node.arguments.size(), given);
+  require(given == node.arguments.size(), "{} has {} of which {} are known here", step.description,
+          counted(std::ssize(node.arguments), "argument"), given);
   return step;
 }
 
@@ -239,8 +240,8 @@ void ProgramFunction::run(const Step& step, Call& call) const {
     const auto tensors =
         result.is_list ? stack[i].toTensorVector() : std::vector<at::Tensor>{stack[i].toTensor()};
     TP_CHECK(tensors.size() == result.ids.size(), "exported model",
-             "{} gave {} tensors instead of {}. The file does not fit this version of libtorch.",
-             step.description, tensors.size(), result.ids.size());
+             "{} gave {} instead of {}. The file does not fit this version of libtorch.",
+             step.description, counted(std::ssize(tensors), "tensor"), result.ids.size());
     for (size_t k = 0; k < tensors.size(); ++k) {
       if (result.ids[k] != kNoExportedValue) call.values[result.ids[k]] = tensors[k];
     }

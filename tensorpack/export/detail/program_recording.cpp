@@ -12,6 +12,7 @@
 #include "tensorpack/checkpoint/detail/safetensors_header.h"
 #include "tensorpack/graph/operator_facts.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack::detail {
 namespace {
@@ -260,10 +261,10 @@ ExportedArgument Generalization::argument(size_t index, size_t position) {
   for (size_t r = 1; r < kRecordings; ++r) {
     const Argument& other = node(index, r).arguments[position];
     TP_CHECK(other.kind == first.kind && other.ids.size() == first.ids.size(), kRecording,
-             "{}: it is given {} tensors with a batch of {} and {} with one of {}. Write the model "
+             "{}: it is given {} with a batch of {} and {} with one of {}. Write the model "
              "so that every batch takes the same way.",
-             user, first.ids.size(), kRecordedBatches[0] * program_.unit, other.ids.size(),
-             kRecordedBatches[r] * program_.unit);
+             user, counted(std::ssize(first.ids), "tensor"), kRecordedBatches[0] * program_.unit,
+             other.ids.size(), kRecordedBatches[r] * program_.unit);
   }
   if (first.kind == Argument::Kind::kLiteral) return literal(index, position);
   ValuesArgument values;
@@ -310,12 +311,12 @@ void Generalization::add_node(size_t index) {
       Ids ids;
       for (size_t r = 0; r < kRecordings; ++r) {
         const auto& others = node(index, r).results[k].ids;
-        TP_CHECK(
-            others.size() == first.results[k].ids.size(), kRecording,
-            "{}: it gives {} tensors with a batch of {} and {} with one of {}. Write the model "
-            "so that every batch takes the same way.",
-            describe(first), first.results[k].ids.size(), kRecordedBatches[0] * program_.unit,
-            others.size(), kRecordedBatches[r] * program_.unit);
+        TP_CHECK(others.size() == first.results[k].ids.size(), kRecording,
+                 "{}: it gives {} with a batch of {} and {} with one of {}. Write the model "
+                 "so that every batch takes the same way.",
+                 describe(first), counted(std::ssize(first.results[k].ids), "tensor"),
+                 kRecordedBatches[0] * program_.unit, others.size(),
+                 kRecordedBatches[r] * program_.unit);
         ids[r] = others[i];
       }
       result.ids.push_back(number(ids, describe(first)));
@@ -352,10 +353,10 @@ ExportedProgram Generalization::run(const std::vector<TensorSpec>& inputs,
   const Trace& first = traces_[0];
   for (size_t r = 1; r < kRecordings; ++r) {
     TP_CHECK(traces_[r].nodes.size() == first.nodes.size(), kRecording,
-             "the model runs {} operators with a batch of {} and {} with one of {}. Write it so "
+             "the model runs {} with a batch of {} and {} with one of {}. Write it so "
              "that every batch takes the same way.",
-             first.nodes.size(), kRecordedBatches[0] * program_.unit, traces_[r].nodes.size(),
-             kRecordedBatches[r] * program_.unit);
+             counted(std::ssize(first.nodes), "operator"), kRecordedBatches[0] * program_.unit,
+             traces_[r].nodes.size(), kRecordedBatches[r] * program_.unit);
   }
   for (const Node& node : first.nodes) written_.insert(node.writes.begin(), node.writes.end());
   std::set<ValueId> used;

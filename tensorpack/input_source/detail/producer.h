@@ -46,7 +46,8 @@ class Producer {
         state_(std::make_shared<State>(work.capacity)),
         stats_(work.stats),
         ended_(state_->ended.get_future()),
-        thread_([state = state_, work = std::move(work)] { produce(*state, work); }) {}
+        thread_(start_thread(
+            name_, [state = state_, work = std::move(work)] { produce(*state, work); })) {}
 
   ~Producer() {
     state_->stopping = true;
@@ -91,7 +92,6 @@ class Producer {
   };
 
   static void produce(State& state, const Work& work) {
-    set_thread_name(work.thread_name);
     if (work.single_threaded_ops) single_threaded_ops();
     const StopScope stop_scope(state.stopping);
     std::optional<ThreadOfStage> thread_of_stage;

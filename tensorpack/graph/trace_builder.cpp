@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/graph/trace_builder.h"
+
+#include <ATen/ATen.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tensorpack/graph/recorder.h"
+#include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+namespace {
+
+// All of the memory that `tensor` is a part of.
+at::Tensor memory_view(const at::Tensor& tensor) {
+  at::NoGradGuard no_grad;
+  const auto count = static_cast<int64_t>(tensor.storage().nbytes() / tensor.itemsize());
+  return tensor.detach().as_strided({count}, {1}, 0);
+}
+
+}  // namespace
+
+void TraceBuilder::add_external(const at::Tensor& tensor, ValueKind kind, const std::string& name) {
+  const ValueId id = add_value(tensor, kind, -1);
+  trace_.values[id].name = name;
+  if (kind == ValueKind::kInput) {
+    trace_.inputs.push_back(id);
+    memories_[trace_.values[id].storage].is_foreign = true;
+  } else {
+    trace_.values[id].tensor = tensor.detach();
+  }
+}
+
+void TraceBuilder::add_output(const std::string& name, const at::Tensor& tensor) {
+  trace_.outputs[name] = use(tensor, /*reads_contents=*/true);
+}
+
+ValueId TraceBuilder::use(const at::Tensor& tensor, bool reads_contents) {
+  auto found = ids_.find(key_of(tensor));
+  if (found != ids_.end()) {
+    if (reads_contents) before_read(trace_.values[found->second].storage);
+    return found->second;
+  }
+  auto memory = memory_ids_.find(memory_of(tensor));
+  if (memory != memory_ids_.end()) {
+    if (reads_contents) before_read(memory->second);
+    return rebuild_view(tensor, memory->second);
+  }
+  const ValueId id = add_value(tensor, ValueKind::kConstant, -1);
+  trace_.values[id].tensor = tensor;  // the very tensor: it may be a wrapped number
+  memories_[trace_.values[id].storage].is_foreign = true;
+  return id;
+}
+
+void TraceBuilder::before_write(const at::Tensor& tensor, StorageId storage, bool overwrites) {
+  if (memories_[storage].host == Memory::Host::kUntouched && !overwrites) {
+    freeze_host_contents(storage);
+  }
+  if (memories_[storage].host == Memory::Host::kFrozen) copy_frozen_contents(storage);
+  Memory& memory = memories_[storage];
+  memory.host = Memory::Host::kNone;
+  memory.empty_tensor = at::Tensor();
+  // Memory the graph does not own: recording must leave it as it was.
+  if (memory.is_foreign && !memory.is_saved && tensor.has_storage()) {
+    memory.is_saved = true;
+    foreign_.save(memory_view(tensor));
+  }
+}
+
+// What it draws while recording is put back.
+void TraceBuilder::before_draw(const at::Generator& generator) {
+  if (std::find(generators_.begin(), generators_.end(), generator) != generators_.end()) return;
+  generators_.push_back(generator);
+  foreign_.save(generator);
+}
+
+TraceBuilder::ResultValue TraceBuilder::result(const at::Tensor& tensor, bool may_be_argument) {
+  if (!tensor.defined()) return {};
+  const bool known_memory = knows_memory(memory_of(tensor));
+  const auto found = ids_.find(key_of(tensor));
+  // In-place results and views that change nothing are the value they alias.
+  if (known_memory && found != ids_.end() && may_be_argument) return {.id = found->second};
+  return {.id = add_value(tensor, ValueKind::kComputed, next_node()),
+          .is_new = true,
+          .has_fresh_memory = !known_memory};
+}
+
+void TraceBuilder::expect_host_contents(const at::Tensor& tensor, ValueId id) {
+  Memory& memory = memories_[storage_of(id)];
+  memory.host = Memory::Host::kUntouched;
+  memory.empty_node = next_node();
+  memory.empty_tensor = tensor;
+}
+
+void TraceBuilder::push(Node node, bool does_nothing, std::vector<at::Tensor> results) {
+  trace_.nodes.push_back(std::move(node));
+  dropped_.push_back(does_nothing ? 1 : 0);
+  if (keep_results_) results_.push_back(std::move(results));
+}
+
+StorageId TraceBuilder::memory_id(const at::Tensor& tensor) {
+  const void* address = memory_of(tensor);
+  auto found = memory_ids_.find(address);
+  if (found != memory_ids_.end()) return found->second;
+  const auto id = static_cast<StorageId>(memories_.size());
+  using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
+  if (tensor.has_storage()) {
+    memories_.push_back({.storage = tensor.storage().getWeakStorageImpl()});
+  } else {
+    memories_.push_back({.storage = WeakStorage(c10::intrusive_ptr<c10::StorageImpl>()),
+                         .without_storage = tensor});
+  }
+  memory_ids_.emplace(address, id);
+  return id;
+}
+
+void TraceBuilder::remark(std::string text) {
+  if (std::find(remarks_.begin(), remarks_.end(), text) == remarks_.end()) {
+    remarks_.push_back(std::move(text));
+  }
+}
+
+void TraceBuilder::finish(Recording& recording) {
+  for (const auto& [name, tensor] : recording.outputs) add_output(name, tensor);
+  trace_.erase_nodes(dropped_);
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (!dropped_[i]) recording.results.push_back(std::move(results_[i]));
+  }
+  recording.trace = std::move(trace_);
+  recording.foreign = std::move(foreign_);
+  recording.remarks = std::move(remarks_);
+}
+
+ValueId TraceBuilder::add_value(const at::Tensor& tensor, ValueKind kind, int32_t producer) {
+  Value value;
+  value.kind = kind;
+  value.storage = memory_id(tensor);
+  value.producer = producer;
+  if (tensor.layout() == at::kStrided && tensor.has_storage()) {
+    value.sizes = tensor.sizes().vec();
+    value.strides = tensor.strides().vec();
+    value.options = tensor.options().requires_grad(false);
+    if (!tensor.is_conj() && !tensor.is_neg()) {
+      value.storage_bytes = static_cast<int64_t>(tensor.storage().nbytes());
+    }
+  }
+  const auto id = static_cast<ValueId>(trace_.values.size());
+  trace_.values.push_back(std::move(value));
+  ids_[key_of(tensor)] = id;
+  return id;
+}
+
+// Known memory, unknown geometry: a view made behind the dispatcher (variable_data, set_data).
+ValueId TraceBuilder::rebuild_view(const at::Tensor& tensor, StorageId storage) {
+  remark("a view was made behind the dispatcher; as_strided stands for it");
+  auto base = static_cast<ValueId>(trace_.values.size());
+  while (base-- > 0) {
+    const Value& value = trace_.values[base];
+    if (value.storage == storage && value.storage_bytes >= 0 &&
+        value.options.dtype() == tensor.dtype()) {
+      break;
+    }
+  }
+  TP_CHECK(base >= 0 && !tensor.is_conj() && !tensor.is_neg(), "record",
+           "a tensor of shape [{}]{} shares memory with another of a different type, behind the "
+           "dispatcher. Use Tensor::view(dtype), or run with SessionOptions{{.executor = "
+           "ExecutorKind::kEager}}.",
+           fmt::join(tensor.sizes(), ", "), in_scope(VariableScope::current_path()));
+  static const auto as_strided =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::as_strided", "");
+  Node node{.op = as_strided, .keys = {}};
+  node.arguments.resize(4);
+  node.arguments[0] = {Argument::Kind::kTensor, {base}, {}};
+  node.arguments[1].literal = tensor.sizes().vec();
+  node.arguments[2].literal = tensor.strides().vec();
+  node.arguments[3].literal = tensor.storage_offset();
+  node.is_view = true;
+  node.reads = {storage};
+  const ValueId id = add_value(tensor, ValueKind::kComputed, next_node());
+  node.results = {{{id}, false}};
+  push(std::move(node), /*does_nothing=*/false, {});
+  return id;
+}
+
+void TraceBuilder::before_read(StorageId storage) {
+  if (memories_[storage].host == Memory::Host::kUntouched) freeze_host_contents(storage);
+}
+
+void TraceBuilder::freeze_host_contents(StorageId storage) {
+  Memory& memory = memories_[storage];
+  dropped_[memory.empty_node] = 1;
+  Value& value = trace_.values[trace_.nodes[memory.empty_node].results[0].ids[0]];
+  value.kind = ValueKind::kConstant;
+  value.producer = -1;
+  value.tensor = memory.empty_tensor;
+  memory.host = Memory::Host::kFrozen;
+  remark("memory filled by host code is frozen as a constant");
+}
+
+void TraceBuilder::copy_frozen_contents(StorageId storage) {
+  static const auto clone = c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", "");
+  const int32_t index = memories_[storage].empty_node;
+  const at::Tensor contents = [&] {
+    at::NoGradGuard no_grad;
+    return memories_[storage].empty_tensor.clone();
+  }();
+  const ValueId source = add_value(contents, ValueKind::kConstant, -1);
+  trace_.values[source].tensor = contents;
+  Node& node = trace_.nodes[index];
+  node.op = clone;
+  node.keys = {};
+  node.arguments = {{Argument::Kind::kTensor, {source}, {}}, {}};
+  node.reads = {trace_.values[source].storage};
+  dropped_[index] = 0;
+  if (keep_results_) results_[index] = {contents};
+  Value& value = trace_.values[node.results[0].ids[0]];
+  value.kind = ValueKind::kComputed;
+  value.producer = index;
+  value.tensor = at::Tensor();
+}
+
+}  // namespace tensorpack
