@@ -144,6 +144,9 @@ Capture::~Capture() {
 
 void Capture::end() {
   graph_.capture_end();
+  // libtorch began with setting the generators' places on the device to zero, on this stream. Where
+  // it is launched, they are set to where the generators are: that must come later.
+  space_.stream.synchronize();
   on_stream_.reset();
   turn_.unlock();
   instantiate(graph_, space_.replaces_memsets);
