@@ -7,9 +7,7 @@
 //   is one to run beside before its results are needed. Gradients of weights do, those of inputs do
 //   not, nor does the last of all. The sum of two gradients of one weight follows them.
 // - The gradient of a weight is issued ahead of that of the layer's input, which mostly leaves room
-//   for it; behind, if that one fills the device. It would start when the other ends, hold nearly
-//   all multiprocessors for long, and leave few to the short kernel that is next on the path.
-//   Behind, that one is on the device first.
+//   for it.
 //
 // There is a fork in front of each, and one join, in front of the first node that needs any of the
 // results, or would write what is read. Whatever is read there is kept until then, and if that is
@@ -31,9 +29,6 @@ namespace {
 // What is larger fills the device by itself: products and sums.
 constexpr double kMostOperations = 4e9;
 constexpr int64_t kMostElements = int64_t{1} << 18;
-// A gradient of an input of so many elements has 64 blocks or more, and each takes a
-// multiprocessor.
-constexpr int64_t kFewestThatFill = int64_t{1} << 19;
 // Of memory, until the join.
 constexpr int64_t kMostKeptBytes = int64_t{1} << 28;
 
@@ -103,7 +98,7 @@ bool is_small(const Trace& trace, const Node& node, c10::DeviceType device) {
                 : operations_of(trace, node) <= kMostOperations;
 }
 
-// The gradients of the weight and of the input as nodes of their own.
+// The gradient of the weight in front of that of the input, as nodes of their own.
 void split_convolutions(Trace& trace, c10::DeviceType device) {
   TraceEditor editor(trace);
   for (int32_t i = 0; i < editor.size(); ++i) {
@@ -120,8 +115,7 @@ void split_convolutions(Trace& trace, c10::DeviceType device) {
         literal_argument(c10::List<bool>({true, false, false}));
     of_input.results[1].ids = of_input.results[2].ids = {kNoValue};
     of_weight.for_each_result([&](ValueId id) { editor.disown(id); });
-    const bool fills = elements_of(editor.value(result_at(of_input, 0))) >= kFewestThatFill;
-    editor.insert(fills ? i + 1 : i, std::move(of_weight));
+    editor.insert(i, std::move(of_weight));
     editor.commit();
     ++i;
   }
