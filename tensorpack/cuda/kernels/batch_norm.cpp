@@ -87,21 +87,24 @@ at::Tensor from_rows(const at::Tensor& rows, const at::Tensor& like) {
   return rows.view({like.size(0), like.size(2), like.size(3), like.size(1)}).permute({0, 3, 1, 2});
 }
 
-at::Tensor powers_of_two(const at::Tensor& like) {
-  at::Tensor powers = at::ones({channels_of_byte(like.scalar_type())}, at::kByte);
-  for (int64_t i = 0; i < powers.numel(); ++i) powers[i] = 1 << i;
-  return powers.to(like.device());
+// What the bits of a byte stand for.
+at::Tensor bit_values(c10::ScalarType type, c10::Device device) {
+  const at::Tensor places =
+      at::arange(channels_of_byte(type), at::TensorOptions(device).dtype(at::kByte));
+  return at::bitwise_left_shift(at::ones_like(places), places);
 }
 
 at::Tensor relu_bits(const at::Tensor& output) {
-  const at::Tensor powers = powers_of_two(output);
+  const at::Tensor values = bit_values(output.scalar_type(), output.device());
   const at::Tensor passed = as_rows(output.le(0).logical_not()).to(at::kByte);
-  return passed.view({-1, powers.numel()}).mul(powers).sum(1, /*keepdim=*/false, at::kByte);
+  return passed.view({-1, values.numel()}).mul(values).sum(1, /*keepdim=*/false, at::kByte);
 }
 
-at::Tensor where_bits_are_set(const at::Tensor& bits, const at::Tensor& grad, at::ScalarType type) {
-  const at::Tensor powers = powers_of_two(bits.to(type));
-  const at::Tensor passed = bits.view({-1, 1}).bitwise_and(powers).ne(0);
+// The bits are those of an output of this type.
+at::Tensor where_bits_are_set(const at::Tensor& bits, const at::Tensor& grad,
+                              c10::ScalarType type) {
+  const at::Tensor passed =
+      bits.view({-1, 1}).bitwise_and(bit_values(type, bits.device())).ne(0);
   return at::where(from_rows(passed, grad), grad, at::zeros_like(grad));
 }
 
