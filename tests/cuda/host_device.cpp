@@ -95,6 +95,14 @@ extern "C" void run_on_host(const unsigned* grid, const unsigned* block, void** 
 }
 )source";
 
+// Kernels are watched as the program is.
+#ifdef __SANITIZE_ADDRESS__
+constexpr const char* kSanitizers =
+    "-fsanitize=address,undefined -fno-sanitize-recover=undefined -g1";
+#else
+constexpr const char* kSanitizers = "";
+#endif
+
 }  // namespace
 
 HostLauncher::Run HostLauncher::compiled(const KernelSource& kernel) const {
@@ -109,9 +117,9 @@ HostLauncher::Run HostLauncher::compiled(const KernelSource& kernel) const {
   end.replace(end.find("KERNEL"), 6, kernel.name);
   write_file_atomically(source, kBuiltIns + kernel.text + end);
   const char* compiler = std::getenv("CXX");
-  const std::string command =
-      fmt::format("{} -std=c++17 -O0 -w -shared -fPIC -o {} {}",
-                  compiler != nullptr ? compiler : "c++", library.string(), source.string());
+  const std::string command = fmt::format("{} -std=c++17 -O0 -w {} -shared -fPIC -o {} {}",
+                                          compiler != nullptr ? compiler : "c++", kSanitizers,
+                                          library.string(), source.string());
   TP_CHECK(std::system(command.c_str()) == 0, "test", "a kernel does not compile on the host");
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   TP_CHECK(handle != nullptr, "test", "{}", dlerror());

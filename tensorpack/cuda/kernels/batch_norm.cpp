@@ -103,8 +103,7 @@ at::Tensor relu_bits(const at::Tensor& output) {
 // The bits are those of an output of this type.
 at::Tensor where_bits_are_set(const at::Tensor& bits, const at::Tensor& grad,
                               c10::ScalarType type) {
-  const at::Tensor passed =
-      bits.view({-1, 1}).bitwise_and(bit_values(type, bits.device())).ne(0);
+  const at::Tensor passed = bits.view({-1, 1}).bitwise_and(bit_values(type, bits.device())).ne(0);
   return at::where(from_rows(passed, grad), grad, at::zeros_like(grad));
 }
 
