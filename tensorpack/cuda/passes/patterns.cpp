@@ -44,6 +44,15 @@ ValueId drop_bias_gradient(TraceEditor& editor, int32_t convolution) {
   return gradient;
 }
 
+void drop_parameter_gradients(TraceEditor& editor, int32_t convolution) {
+  Node& node = editor.edit(convolution);
+  node.arguments[kConvolutionOutputMask] = literal_argument(c10::List<bool>({true, false, false}));
+  for (const size_t result : {1, 2}) {
+    if (const ValueId id = result_at(node, result); id != kNoValue) editor.disown(id);
+    node.results[result].ids = {kNoValue};
+  }
+}
+
 void move_bias_gradient(TraceEditor& editor, int32_t convolution, int32_t here, ValueId grad) {
   const ValueId bias_gradient = drop_bias_gradient(editor, convolution);
   editor.insert(here,

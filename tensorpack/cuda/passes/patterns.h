@@ -24,6 +24,10 @@ void drop_bias(TraceEditor& editor, int32_t convolution);
 /// gradient that another node must make from then on.
 ValueId drop_bias_gradient(TraceEditor& editor, int32_t convolution);
 
+/// Has the node `convolution`, a convolution's backward, make the gradient of its input alone.
+/// Another node must make the others from then on.
+void drop_parameter_gradients(TraceEditor& editor, int32_t convolution);
+
 /// Has a node of its own, at `here`, sum up `grad` for the bias, in place of the node
 /// `convolution`, which is a convolution's backward.
 void move_bias_gradient(TraceEditor& editor, int32_t convolution, int32_t here, ValueId grad);

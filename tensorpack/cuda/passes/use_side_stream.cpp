@@ -110,11 +110,7 @@ void split_convolutions(Trace& trace, c10::DeviceType device) {
     of_weight.arguments[kConvolutionOutputMask] =
         literal_argument(c10::List<bool>({false, mask[1], mask[2]}));
     of_weight.results[0].ids = {kNoValue};
-    Node& of_input = editor.edit(i);
-    of_input.arguments[kConvolutionOutputMask] =
-        literal_argument(c10::List<bool>({true, false, false}));
-    of_input.results[1].ids = of_input.results[2].ids = {kNoValue};
-    of_weight.for_each_result([&](ValueId id) { editor.disown(id); });
+    drop_parameter_gradients(editor, i);
     editor.insert(i, std::move(of_weight));
     editor.commit();
     ++i;
