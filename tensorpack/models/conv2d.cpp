@@ -21,10 +21,10 @@ void check_sizes(const std::string& where, Size2D kernel, Size2D strides, Size2D
 }
 
 // Images of one channel are in both memory formats at once, and libtorch takes them for contiguous:
-// its convolution, and the pooling behind it, are then many times slower on the CPU.
+// its convolution, and what follows it, are then many times slower on the CPU, and slower on a GPU.
 at::Tensor in_wanted_format(const at::Tensor& input) {
   CallScope* call = CallScope::current();
-  if (input.size(1) != 1 || !input.device().is_cpu() || !input.is_contiguous() || call == nullptr ||
+  if (input.size(1) != 1 || !input.is_contiguous() || call == nullptr ||
       !call->graph().wants_channels_last()) {
     return input;
   }
