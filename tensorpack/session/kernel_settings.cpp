@@ -63,7 +63,7 @@ HoldKernelSettings::HoldKernelSettings(KernelSettings settings) {
   held.settings = settings;
   detail::KernelSwitches{.tf32_cublas = settings.tf32,
                          .tf32_cudnn = settings.tf32,
-                         .benchmark = !settings.deterministic,
+                         .benchmark = !settings.deterministic && settings.cudnn_candidates != 1,
                          .cudnn = settings.deterministic,
                          .algorithms = settings.deterministic,
                          .warn_only = true,

@@ -40,6 +40,10 @@ TEST(KernelSettingsTest, SoManyKernelsOfCudnnAreTriedAsAsked) {
     EXPECT_EQ(context.benchmarkLimitCuDNN(), 0);
   }
   EXPECT_EQ(context.benchmarkLimitCuDNN(), before);
+  {
+    const HoldKernelSettings first_choice({.cudnn_candidates = 1});
+    EXPECT_FALSE(context.benchmarkCuDNN()) << "there is nothing to compare it with";
+  }
   EXPECT_ERROR(HoldKernelSettings({.cudnn_candidates = -1}), "cudnn_candidates is -1");
 }
 
