@@ -110,7 +110,8 @@ std::mutex& capturing() {
 CaptureSpace::CaptureSpace(c10::DeviceIndex device, bool replaces_memsets)
     : device(device),
       replaces_memsets(replaces_memsets),
-      stream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device)),
+      // What the side stream does waits for nobody, so the path goes first (Note [A side stream]).
+      stream(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device)),
       pool(at::cuda::graph_pool_handle()),
       keeper_(std::make_unique<Capture>(*this, at::Generator())) {
   do_little();
