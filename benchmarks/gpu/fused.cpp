@@ -67,17 +67,25 @@ at::Tensor bits_like(const at::Tensor& image) {
   return at::randint(256, {bytes}, image.options().dtype(at::kByte));
 }
 
-Figure batch_norm(const Stopwatch& watch, int64_t channels, int64_t side) {
+Figure batch_norm(const Stopwatch& watch, int64_t channels, int64_t side, bool added = false) {
   const cuda::Launcher& launch = launcher();
   const at::Tensor counters = cuda::make_counters(at::kCUDA);
-  const cuda::BatchNormArguments a{.input = image(channels, side),
-                                   .weight = vector(channels),
-                                   .bias = vector(channels),
-                                   .running_mean = vector(channels),
-                                   .running_var = vector(channels),
-                                   .relu = true};
-  // Read for the statistics, read and written for the result.
-  return against_copy(watch, 3.0 * static_cast<double>(a.input.nbytes()),
+  cuda::BatchNormArguments a{.input = image(channels, side),
+                             .weight = vector(channels),
+                             .bias = vector(channels),
+                             .running_mean = vector(channels),
+                             .running_var = vector(channels),
+                             .relu = true};
+  double passes = 3;  // read for the statistics, read and written for the result
+  if (added) {
+    a.residual = image(channels, side);
+    a.residual_statistics = cuda::BatchNormStatistics{vector(channels), vector(channels)};
+    a.residual_weight = vector(channels);
+    a.residual_bias = vector(channels);
+    a.keep_bits = true;
+    passes = 4;  // bits are next to nothing
+  }
+  return against_copy(watch, passes * static_cast<double>(a.input.nbytes()),
                       [=, &launch] { cuda::batch_norm_act(a, counters, launch); });
 }
 
@@ -344,6 +352,8 @@ void add_fused_benchmarks(Suite& suite) {
             [](const Stopwatch& watch) { return batch_norm_of_resnet50(watch, 64, at::kFloat); });
   suite.add("gpu/fused_batch_norm_bandwidth",
             [](const Stopwatch& watch) { return batch_norm(watch, 256, 56); });
+  suite.add("gpu/fused_batch_norm_added_bandwidth",
+            [](const Stopwatch& watch) { return batch_norm(watch, 256, 56, /*added=*/true); });
   suite.add("gpu/fused_batch_norm_small_bandwidth",
             [](const Stopwatch& watch) { return batch_norm(watch, 1024, 14); });
   suite.add("gpu/fused_batch_norm_backward_bandwidth",

@@ -21,6 +21,34 @@ TEST(BatchNormKernelTest, GivesWhatTheUnfusedOperatorsGive) {
   }
 }
 
+TEST(BatchNormKernelTest, TwoThatAreAddedGiveWhatTheUnfusedOperatorsGive) {
+  const HostLauncher launcher;
+  std::vector<BatchNormCase> cases = batch_norm_cases();
+  cases.push_back({{3, 12, 3, 3}, at::kBFloat16});  // no whole bytes of bits
+  cases.push_back({{7, 6, 1, 3}, at::kHalf});
+  for (const BatchNormCase& of : cases) {
+    SCOPED_TRACE(c10::str(at::IntArrayRef(of.sizes), " ", of.type));
+    expect_added_batch_norms_as_unfused(of, launcher, at::kCPU);
+  }
+}
+
+TEST(BatchNormKernelTest, NotANumberAndInfinityOfBothStay) {
+  const HostLauncher launcher;
+  const at::Tensor counters = make_counters(at::kCPU);
+  const at::Tensor x = at::randn({6, 4}), residual = at::randn({6, 4});
+  x[2][1] = std::numeric_limits<float>::quiet_NaN();
+  residual[3][2] = std::numeric_limits<float>::infinity();
+  residual[4][3] = std::numeric_limits<float>::quiet_NaN();
+  const BatchNormStatistics known = batch_norm_statistics({.input = residual}, counters, launcher);
+  const auto [y, mean, invstd, bits] =
+      batch_norm_act({.input = x, .residual = residual, .residual_statistics = known, .relu = true},
+                     counters, launcher);
+  EXPECT_TRUE(y.select(1, 0).isfinite().all().item<bool>());
+  EXPECT_TRUE(y.select(1, 1).isnan().all().item<bool>());
+  EXPECT_TRUE(y.select(1, 2).isnan().any().item<bool>());
+  EXPECT_TRUE(y.select(1, 3).isnan().all().item<bool>());
+}
+
 TEST(BatchNormKernelTest, NotANumberAndInfinityStay) {
   const HostLauncher launcher;
   const at::Tensor counters = make_counters(at::kCPU);

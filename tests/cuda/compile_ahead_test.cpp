@@ -35,6 +35,19 @@ TEST(CompileAheadTest, FindsTheKernelsThatATraceLaunches) {
   EXPECT_THAT(kernels[0].text, testing::HasSubstr("batch_norm_statistics"));
 }
 
+TEST(CompileAheadTest, FindsTheKernelsOfTwoNormsThatAreAdded) {
+  const Norm a, b;
+  Tensors variables = a.variables();
+  for (const at::Tensor& variable : b.variables()) variables.push_back(variable);
+  Trace trace = trace_of({image()}, variables, [&](const Tensors& in) -> NamedTensors {
+    const at::NoGradGuard no_grad;
+    return {{"y", at::relu(a(in[0]) + b(in[0]))}};
+  });
+  cuda::optimize(trace, {"y"}, {.device = at::kCPU});
+  EXPECT_THAT(names_of(kernels_of(trace, 132)),
+              ElementsAre("batch_norm_statistics", "batch_norm_statistics", "batch_norm_apply"));
+}
+
 TEST(CompileAheadTest, FindsTheKernelOfCasts) {
   const at::Tensor a = at::rand({3}), b = at::rand({4});
   Trace trace = trace_of({image()}, {a, b}, [&](const Tensors& in) -> NamedTensors {

@@ -22,6 +22,7 @@ class BatchNormFusionTest : public testing::Test {
           {cost}, {scale_, first_.gamma, first_.beta, second_.gamma, second_.beta}, {},
           c10::nullopt, false, /*allow_unused=*/true);
       NamedTensors named{{"cost", cost}};
+      if (fetched_.defined()) named.emplace("fetched", fetched_);
       for (size_t i = 0; i < grads.size(); ++i) {
         if (grads[i].defined()) named.emplace("grad" + std::to_string(i), grads[i]);
       }
@@ -53,6 +54,7 @@ class BatchNormFusionTest : public testing::Test {
   }
 
   Norm first_, second_;
+  at::Tensor fetched_;  // besides what is trained
   at::Tensor scale_ = at::rand({1}).add_(0.5).set_requires_grad(true);
   Tensors inputs_ = {image(), image()};
   Trace trace_;
@@ -60,7 +62,8 @@ class BatchNormFusionTest : public testing::Test {
 };
 
 constexpr size_t kResidual = 5, kRelu = 9, kOther = 1, kOutput = 3, kMask = 9, kKeep = 10,
-                 kBits = 3;
+                 kBits = 3, kMeanOfResidual = 13;
+constexpr const char* kStatistics = "tensorpack::batch_norm_statistics";
 
 TEST_F(BatchNormFusionTest, ReluBecomesPartOfIt) {
   trace([&](const at::Tensor& x) { return at::relu(first_(x)); });
@@ -103,10 +106,70 @@ TEST_F(BatchNormFusionTest, TheSumOfGradientsBecomesPartOfIt) {
   EXPECT_EQ(count(trace_, "aten::add.Tensor") + count(trace_, "aten::add_.Tensor"), 0);
 }
 
-TEST_F(BatchNormFusionTest, BothBranchesMayBeNormalised) {
+TEST_F(BatchNormFusionTest, TwoThatAreAddedNormaliseInOne) {
   trace([&](const at::Tensor& x) { return at::relu(first_(x.sin()) + second_(x.cos())); });
   expect_same_after_fusion();
   EXPECT_EQ(count(trace_, "aten::relu"), 0);
+  EXPECT_EQ(count(trace_, "tensorpack::batch_norm_act"), 1);
+  EXPECT_EQ(count(trace_, "tensorpack::batch_norm_act_backward"), 2);
+  const Node& statistics = find(kStatistics);
+  const Node& both = find("tensorpack::batch_norm_act");
+  EXPECT_EQ(both.arguments[kResidual].ids.at(0), statistics.arguments[0].ids.at(0));
+  EXPECT_EQ(both.arguments[kMeanOfResidual].ids.at(0), statistics.results[0].ids.at(0));
+}
+
+TEST_F(BatchNormFusionTest, ANormThatIsReadElsewhereIsStillWritten) {
+  trace([&](const at::Tensor& x) {
+    const at::Tensor shortcut = second_(x.cos());
+    return at::relu(first_(x.sin()) + shortcut) + shortcut.exp();
+  });
+  expect_same_after_fusion();
+  EXPECT_EQ(count(trace_, kStatistics), 0);
+  EXPECT_EQ(count(trace_, "aten::relu"), 0);
+}
+
+TEST_F(BatchNormFusionTest, ANormThatIsFetchedIsStillWritten) {
+  trace([&](const at::Tensor& x) {
+    fetched_ = second_(x.cos());
+    return at::relu(first_(x.sin()) + fetched_);
+  });
+  expect_same_after_fusion();
+  EXPECT_EQ(count(trace_, kStatistics), 0);
+  EXPECT_EQ(count(trace_, "aten::relu"), 0);
+}
+
+TEST_F(BatchNormFusionTest, ANormWithReluIsStillWritten) {
+  trace(
+      [&](const at::Tensor& x) { return at::relu(first_(x.sin()) + at::relu(second_(x.cos()))); });
+  expect_same_after_fusion();
+  EXPECT_EQ(count(trace_, kStatistics), 0);
+}
+
+TEST_F(BatchNormFusionTest, ANormWhoseBiasIsUpdatedInBetweenIsStillWritten) {
+  trace([&](const at::Tensor& x) {
+    const at::Tensor shortcut = second_(x.cos());
+    {
+      const at::NoGradGuard no_grad;
+      second_.beta.detach().add_(1);
+    }
+    return at::relu(first_(x.sin()) + shortcut);
+  });
+  expect_same_after_fusion();
+  EXPECT_EQ(count(trace_, kStatistics), 0);
+  EXPECT_EQ(count(trace_, "tensorpack::batch_norm_act"), 2);
+}
+
+// Without a backward pass there is one reader, which reads it twice.
+TEST_F(BatchNormFusionTest, ANormOfANormToWhichThatIsAddedIsStillWritten) {
+  trace_ = trace_of(inputs_, variables(), [&](const Tensors& in) -> NamedTensors {
+    const at::NoGradGuard no_grad;
+    const at::Tensor y = first_(in[0]);
+    return {{"y", at::relu(second_(y) + y)}};
+  });
+  fetches_ = {"y"};
+  expect_same_after_fusion();
+  EXPECT_EQ(count(trace_, kStatistics), 0);
+  EXPECT_EQ(count(trace_, "tensorpack::batch_norm_act"), 2);
 }
 
 TEST_F(BatchNormFusionTest, WhatIsReadElsewhereIsNotTakenIn) {

@@ -26,16 +26,30 @@ class FusedKernelsTest : public test::CudaTest {
   const Launcher* launcher_ = nullptr;
 };
 
-TEST_F(FusedKernelsTest, BatchNormGivesWhatTheUnfusedOperatorsGive) {
+// Some shapes of ResNet-50, too.
+std::vector<BatchNormCase> batch_norm_cases_on_devices() {
   std::vector<BatchNormCase> cases = batch_norm_cases();
   for (c10::ScalarType type : {c10::kFloat, c10::kBFloat16}) {
     cases.push_back({{32, 64, 56, 56}, type});
     cases.push_back({{32, 256, 14, 14}, type});
     cases.push_back({{32, 2048, 7, 7}, type});
   }
-  for (const BatchNormCase& of : cases) {
+  return cases;
+}
+
+TEST_F(FusedKernelsTest, BatchNormGivesWhatTheUnfusedOperatorsGive) {
+  for (const BatchNormCase& of : batch_norm_cases_on_devices()) {
     SCOPED_TRACE(c10::str(at::IntArrayRef(of.sizes), " ", of.type));
     expect_batch_norm_as_unfused(of, *launcher_, at::kCUDA);
+  }
+}
+
+TEST_F(FusedKernelsTest, BatchNormsThatAreAddedGiveWhatTheUnfusedOperatorsGive) {
+  std::vector<BatchNormCase> cases = batch_norm_cases_on_devices();
+  cases.push_back({{3, 12, 3, 3}, at::kBFloat16});
+  for (const BatchNormCase& of : cases) {
+    SCOPED_TRACE(c10::str(at::IntArrayRef(of.sizes), " ", of.type));
+    expect_added_batch_norms_as_unfused(of, *launcher_, at::kCUDA);
   }
 }
 

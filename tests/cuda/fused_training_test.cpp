@@ -88,8 +88,9 @@ TEST_F(FusedTrainingTest, ResidualNetworksLearnTheSame) {
                 },
                 precision,
                 {"tensorpack::batch_norm_act", "tensorpack::batch_norm_act_backward",
-                 "tensorpack::max_pool", "tensorpack::max_pool_backward",
-                 "tensorpack::cross_entropy", "tensorpack::filter_gradient"});
+                 "tensorpack::batch_norm_statistics", "tensorpack::max_pool",
+                 "tensorpack::max_pool_backward", "tensorpack::cross_entropy",
+                 "tensorpack::filter_gradient"});
   }
 }
 

@@ -39,7 +39,12 @@ TEST(GoldenKernelTest, SourcesAreThoseOnFile) {
   const at::Tensor x =
       at::zeros({2, 16, 8, 8}, at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast);
   const at::Tensor vector = at::zeros({16});
-  batch_norm_act({.input = x, .residual = x, .relu = true, .keep_bits = true}, counters, launcher);
+  batch_norm_act({.input = x,
+                  .residual = x,
+                  .residual_statistics = BatchNormStatistics{vector, vector},
+                  .relu = true,
+                  .keep_bits = true},
+                 counters, launcher);
   batch_norm_act_backward(
       {.grad = x, .input = x, .mean = vector, .invstd = vector, .mask = ReluMask::kOfInput},
       counters, launcher);

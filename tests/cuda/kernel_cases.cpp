@@ -156,6 +156,72 @@ void expect_batch_norm_as_unfused(const BatchNormCase& of, const Launcher& launc
   }
 }
 
+void expect_added_batch_norms_as_unfused(const BatchNormCase& of, const Launcher& launcher,
+                                         c10::Device device) {
+  const Data d = make_data(of, device);
+  const at::Tensor counters = make_counters(device);
+  const double tolerance = tolerance_of(of.type);
+  for (const bool affine : {true, false}) {
+    BatchNormArguments shortcut = forward_of(d, affine, /*residual=*/false, /*relu=*/false);
+    shortcut.input = d.residual + 5;
+    if (affine) shortcut.weight = d.bias, shortcut.bias = d.weight;
+    BatchNormArguments alone = shortcut;
+    alone.running_mean = shortcut.running_mean->clone();
+    alone.running_var = shortcut.running_var->clone();
+    const auto [y_alone, mean_alone, invstd_alone, none] =
+        batch_norm_act(alone, counters, launcher);
+    const BatchNormStatistics known = batch_norm_statistics(shortcut, counters, launcher);
+    EXPECT_TRUE(at::equal(known.mean, mean_alone));
+    EXPECT_TRUE(at::equal(known.invstd, invstd_alone));
+    EXPECT_TRUE(at::equal(*shortcut.running_mean, *alone.running_mean));
+    EXPECT_TRUE(at::equal(*shortcut.running_var, *alone.running_var));
+    const BatchNormStatistics unfused = batch_norm_statistics_unfused(in_float(shortcut));
+    expect_close(unfused.mean, known.mean, 2e-5, "mean");
+    expect_close(unfused.invstd, known.invstd, 2e-5, "invstd");
+
+    BatchNormArguments a = forward_of(d, affine, /*residual=*/false, /*relu=*/true);
+    a.residual = shortcut.input;
+    a.residual_statistics = known;
+    a.residual_weight = shortcut.weight;
+    a.residual_bias = shortcut.bias;
+    a.keep_bits = has_relu_bits(of.type, of.sizes[1]);
+    BatchNormArguments one_by_one = in_float(a);
+    one_by_one.residual = std::get<0>(batch_norm_act_unfused(in_float(shortcut)));
+    one_by_one.residual_statistics = {};
+    BatchNormArguments stand_in = a;
+    const bool is_known_to_libtorch = of.type != c10::kHalf || device.is_cuda();
+    if (!is_known_to_libtorch) stand_in = in_float(a);
+    stand_in.running_mean = stand_in.running_var = c10::nullopt;
+    const auto [y, mean, invstd, bits] = batch_norm_act(a, counters, launcher);
+    const auto [y0, mean0, invstd0, bits0] = batch_norm_act_unfused(one_by_one);
+    EXPECT_EQ(y.strides(), a.input.strides());
+    EXPECT_EQ(y.scalar_type(), of.type);
+    EXPECT_EQ(bits.defined(), a.keep_bits);
+    expect_close(y0, y, tolerance, "y");
+    const auto [y1, mean1, invstd1, bits1] = batch_norm_act_unfused(stand_in);
+    EXPECT_EQ(y1.scalar_type(), stand_in.input.scalar_type());
+    EXPECT_EQ(y1.strides(), stand_in.input.strides());
+    expect_close(y1, y, 2 * tolerance, "by libtorch's operators");
+    expect_close(mean0, mean, 2e-5, "mean");
+    expect_close(invstd0, invstd, 2e-5, "invstd");
+    expect_close(*one_by_one.running_var, *a.running_var, 2e-5, "running variance");
+    expect_zeros(counters);
+    EXPECT_TRUE(at::equal(batch_norm_act_again(a, {mean, invstd}, launcher), y)) << "made again";
+    expect_close(batch_norm_act_again_unfused(a, {mean, invstd}), y, tolerance, "made again");
+    if (!a.keep_bits) continue;
+    BatchNormBackwardArguments b{.grad = d.grad,
+                                 .input = a.input,
+                                 .output = y,
+                                 .mean = mean,
+                                 .invstd = invstd,
+                                 .mask = ReluMask::kOfOutput};
+    const at::Tensor dx = std::get<0>(batch_norm_act_backward(b, counters, launcher));
+    b.output = bits;
+    b.mask = ReluMask::kOfBits;
+    EXPECT_TRUE(at::equal(std::get<0>(batch_norm_act_backward(b, counters, launcher)), dx));
+  }
+}
+
 std::vector<CrossEntropyCase> cross_entropy_cases() {
   return {{5, 10, c10::kFloat, c10::kFloat, true},
           {1, 1, c10::kFloat, c10::kFloat, true},

@@ -20,6 +20,10 @@ std::vector<BatchNormCase> batch_norm_cases();
 void expect_batch_norm_as_unfused(const BatchNormCase& of, const Launcher& launcher,
                                   c10::Device device);
 
+/// Two batch norms that are added, with relu behind them. Both find the statistics they find alone.
+void expect_added_batch_norms_as_unfused(const BatchNormCase& of, const Launcher& launcher,
+                                         c10::Device device);
+
 struct CrossEntropyCase {
   int64_t rows = 1;
   int64_t classes = 1;

@@ -17,10 +17,13 @@ constexpr const char* kAgain = "tensorpack::batch_norm_act_again";
 // Larger than the weights, as is usual.
 at::Tensor images() { return at::randn({4, 8, 16, 16}).contiguous(at::MemoryFormat::ChannelsLast); }
 
-// Bottlenecks without their width: convolution, norm and relu twice, the second with a residual.
+// Bottlenecks without their width: convolution, norm and relu twice, the second with a residual,
+// which may have a norm of its own.
 class Blocks {
  public:
-  explicit Blocks(int count) : first_(count), second_(count) {
+  enum class Residual { kNone, kPlain, kNormalised };
+
+  explicit Blocks(int count) : first_(count), second_(count), of_residual_(count) {
     for (int i = 0; i < 2 * count; ++i) {
       weights_.push_back(at::randn({8, 8, 3, 3}).mul_(0.2).set_requires_grad(true));
     }
@@ -28,7 +31,7 @@ class Blocks {
 
   Tensors variables() const {
     Tensors all = weights_;
-    for (const std::vector<Norm>* norms : {&first_, &second_}) {
+    for (const std::vector<Norm>* norms : {&first_, &second_, &of_residual_}) {
       for (const Norm& norm : *norms) {
         for (const at::Tensor& variable : norm.variables()) all.push_back(variable);
       }
@@ -37,7 +40,7 @@ class Blocks {
   }
 
   // A step of training, as it is fused on CUDA.
-  Trace step(const std::vector<std::string>& fetches, bool residual,
+  Trace step(const std::vector<std::string>& fetches, Residual residual,
              const FusionOptions& options = {.side_stream = false, .device = at::kCPU}) const {
     Trace trace = trace_of({images()}, variables(), [&](const Tensors& in) -> NamedTensors {
       at::Tensor y = in[0] * 2;
@@ -45,7 +48,8 @@ class Blocks {
       for (size_t i = 0; i < first_.size(); ++i) {
         middle = at::relu(first_[i](convolution(y, weights_[2 * i])));
         const at::Tensor last = second_[i](convolution(middle, weights_[2 * i + 1]));
-        y = residual ? at::relu(last + y) : at::relu(last);
+        if (residual == Residual::kNormalised) y = of_residual_[i](y);
+        y = residual == Residual::kNone ? at::relu(last) : at::relu(last + y);
       }
       const at::Tensor cost = y.square().sum();
       const auto gradients = torch::autograd::grad({cost}, weights_);
@@ -62,13 +66,15 @@ class Blocks {
     return at::conv2d(x, w, {}, 1, 1).contiguous(at::MemoryFormat::ChannelsLast);
   }
 
-  std::vector<Norm> first_, second_;
+  std::vector<Norm> first_, second_, of_residual_;
   Tensors weights_;
 };
 
+using Residual = Blocks::Residual;
+
 TEST(RecomputeTest, NormalisedImagesAreMadeAgainForTheGradientsThatReadThem) {
   const Blocks blocks(3);
-  Trace trace = blocks.step({"cost"}, /*residual=*/false);
+  Trace trace = blocks.step({"cost"}, Residual::kNone);
   const int64_t before = MemoryUse(trace).peak();
   EXPECT_GT(recompute(trace, at::kCPU), 0);
   EXPECT_GE(count(trace, kAgain), 3);
@@ -77,7 +83,7 @@ TEST(RecomputeTest, NormalisedImagesAreMadeAgainForTheGradientsThatReadThem) {
 }
 
 TEST(RecomputeTest, TheStepIsTheSame) {
-  for (const bool residual : {false, true}) {
+  for (const auto residual : {Residual::kNone, Residual::kPlain, Residual::kNormalised}) {
     const Blocks blocks(3);
     const at::Tensor batch = images();
     Trace trace = blocks.step({"cost"}, residual);
@@ -89,7 +95,7 @@ TEST(RecomputeTest, TheStepIsTheSame) {
 
 TEST(RecomputeTest, AChainOfResidualsIsMadeAgainOneOfTheOther) {
   const Blocks blocks(6);
-  Trace with = blocks.step({"cost"}, /*residual=*/true);
+  Trace with = blocks.step({"cost"}, Residual::kPlain);
   const int64_t before = MemoryUse(with).peak();
   recompute(with, at::kCPU);
   int64_t residuals = 0;
@@ -100,9 +106,23 @@ TEST(RecomputeTest, AChainOfResidualsIsMadeAgainOneOfTheOther) {
   EXPECT_LT(MemoryUse(with).peak(), 0.8 * static_cast<double>(before));
 }
 
+TEST(RecomputeTest, AResidualIsNormalisedAgain) {
+  const Blocks blocks(6);
+  Trace trace = blocks.step({"cost"}, Residual::kNormalised);
+  EXPECT_EQ(count(trace, "tensorpack::batch_norm_statistics"), 6);
+  EXPECT_GT(recompute(trace, at::kCPU), 0);
+  constexpr size_t kMeanOfResidual = 9;
+  int64_t normalised = 0;
+  for (const Node& node : trace.nodes) {
+    if (node.op_name() == kAgain && !node.arguments[kMeanOfResidual].ids.empty()) ++normalised;
+  }
+  EXPECT_GE(normalised, 2);
+  EXPECT_EQ(count(trace, "tensorpack::batch_norm_statistics"), 6);  // found once
+}
+
 TEST(RecomputeTest, WhatIsFetchedIsKept) {
   const Blocks blocks(2);
-  Trace trace = blocks.step({"cost", "middle"}, /*residual=*/false);
+  Trace trace = blocks.step({"cost", "middle"}, Residual::kNone);
   recompute(trace, at::kCPU);
   const Value& middle = trace.values[trace.outputs.at("middle")];
   EXPECT_EQ(trace.nodes[middle.producer].op_name(), "tensorpack::batch_norm_act");
@@ -110,7 +130,7 @@ TEST(RecomputeTest, WhatIsFetchedIsKept) {
 
 TEST(RecomputeTest, ASecondTimeGainsNothing) {
   const Blocks blocks(3);
-  Trace trace = blocks.step({"cost"}, /*residual=*/true);
+  Trace trace = blocks.step({"cost"}, Residual::kPlain);
   recompute(trace, at::kCPU);
   const int64_t once = MemoryUse(trace).peak();
   recompute(trace, at::kCPU);
@@ -120,7 +140,8 @@ TEST(RecomputeTest, ASecondTimeGainsNothing) {
 TEST(RecomputeTest, NothingIsHeldForASideStream) {
   const Blocks blocks(3);
   for (const bool again : {false, true}) {
-    const Trace trace = blocks.step({"cost"}, true, {.recompute = again, .device = at::kCPU});
+    const Trace trace =
+        blocks.step({"cost"}, Residual::kPlain, {.recompute = again, .device = at::kCPU});
     EXPECT_EQ(count(trace, "tensorpack::join_side_stream") > 0, !again);
   }
 }

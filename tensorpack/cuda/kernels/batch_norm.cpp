@@ -52,9 +52,13 @@ struct Apply {
         y(at::empty_strided(a.input.sizes(), a.input.strides(), a.input.options())) {
     if (a.keep_bits && residual.defined()) residual = aligned(residual);
     if (a.keep_bits) bits = empty_bits(a.input);
+    if (a.residual_statistics) of_residual = *a.residual_statistics;
     plan = plan_columns({input, y, residual.defined() ? residual : y});
     TP_ASSERT(!a.keep_bits || plan.width == channels_of_byte(plan.type));
-    kernel = batch_norm_apply(plan, residual.defined(), a.relu, a.keep_bits);
+    kernel = batch_norm_apply(plan, {.residual = residual.defined(),
+                                     .normalizes_residual = a.residual_statistics.has_value(),
+                                     .relu = a.relu,
+                                     .bits = a.keep_bits});
   }
 
   void launch(const BatchNormArguments& a, const BatchNormStatistics& statistics,
@@ -63,16 +67,38 @@ struct Apply {
              data_of<void>(residual), data_of<void>(y), data_of<void>(bits),
              static_cast<long long>(plan.rows), static_cast<int>(plan.columns),
              data_of<float>(statistics.mean), data_of<float>(statistics.invstd),
-             data_of<float>(a.weight), data_of<float>(a.bias));
+             data_of<float>(a.weight), data_of<float>(a.bias), data_of<float>(of_residual.mean),
+             data_of<float>(of_residual.invstd), data_of<float>(a.residual_weight),
+             data_of<float>(a.residual_bias));
   }
 
   at::Tensor input;
   at::Tensor residual;
+  BatchNormStatistics of_residual = {};
   at::Tensor y;
   at::Tensor bits = {};
   ColumnPlan plan = {};
   KernelSource kernel = {};
 };
+
+// The pass before it, which finds the statistics.
+BatchNormStatistics launch_statistics(const at::Tensor& input, const ColumnPlan& plan,
+                                      const BatchNormArguments& a, const at::Tensor& counters,
+                                      const Launcher& launcher) {
+  const auto floats = input.options().dtype(at::kFloat);
+  const BatchNormStatistics found{at::empty({input.size(1)}, floats),
+                                  at::empty({input.size(1)}, floats)};
+  const KernelSource kernel = batch_norm_statistics(plan);
+  launcher.prepare(kernel);
+  const LaunchShape sums = plan.shape_of_sums(launcher.multiprocessors(), kBlocks);
+  const at::Tensor partial = partial_sums(plan, sums, input);
+  launcher(kernel, sums, data_of<void>(input), static_cast<long long>(plan.rows),
+           static_cast<int>(plan.columns), data_of<float>(found.mean), data_of<float>(found.invstd),
+           data_of<float>(a.running_mean), data_of<float>(a.running_var),
+           static_cast<float>(a.momentum), static_cast<float>(a.epsilon), data_of<void>(partial),
+           data_of<void>(counters));
+  return found;
+}
 
 at::Tensor per_channel(const at::Tensor& values, const at::Tensor& input) {
   return input.dim() == 4 ? values.view({1, -1, 1, 1}) : values;
@@ -117,6 +143,16 @@ at::Tensor normalized(const at::Tensor& input, const BatchNormStatistics& statis
   return y;
 }
 
+// Added in float if the residual is yet to be normalised.
+at::Tensor with_residual(const at::Tensor& y, const BatchNormArguments& a) {
+  if (!is_given(a.residual)) return y;
+  const at::Tensor residual =
+      a.residual_statistics
+          ? normalized(*a.residual, *a.residual_statistics, a.residual_weight, a.residual_bias)
+          : *a.residual;
+  return y + residual;
+}
+
 }  // namespace
 
 bool has_relu_bits(c10::ScalarType type, int64_t channels) {
@@ -129,22 +165,12 @@ int64_t relu_bits_size(c10::ScalarType type, int64_t elements) {
 
 BatchNormResults batch_norm_act(const BatchNormArguments& a, const at::Tensor& counters,
                                 const Launcher& launcher) {
-  const auto floats = a.input.options().dtype(at::kFloat);
-  const at::Tensor mean = at::empty({a.input.size(1)}, floats);
-  const at::Tensor invstd = at::empty({a.input.size(1)}, floats);
   const Apply apply(a);
-  const KernelSource statistics = batch_norm_statistics(apply.plan);
-  launcher.prepare(statistics);
-  launcher.prepare(apply.kernel);
-  const LaunchShape sums = apply.plan.shape_of_sums(launcher.multiprocessors(), kBlocks);
-  const at::Tensor partial = partial_sums(apply.plan, sums, a.input);
-  launcher(statistics, sums, data_of<void>(apply.input), static_cast<long long>(apply.plan.rows),
-           static_cast<int>(apply.plan.columns), data_of<float>(mean), data_of<float>(invstd),
-           data_of<float>(a.running_mean), data_of<float>(a.running_var),
-           static_cast<float>(a.momentum), static_cast<float>(a.epsilon), data_of<void>(partial),
-           data_of<void>(counters));
-  apply.launch(a, {mean, invstd}, launcher);
-  return {apply.y, mean, invstd, apply.bits};
+  launcher.prepare(apply.kernel);  // before anything is changed
+  const BatchNormStatistics statistics =
+      launch_statistics(apply.input, apply.plan, a, counters, launcher);
+  apply.launch(a, statistics, launcher);
+  return {apply.y, statistics.mean, statistics.invstd, apply.bits};
 }
 
 BatchNormGradients batch_norm_act_backward(const BatchNormBackwardArguments& a,
@@ -205,20 +231,31 @@ at::Tensor batch_norm_act_again(const BatchNormArguments& a, const BatchNormStat
   return apply.y;
 }
 
+BatchNormStatistics batch_norm_statistics(const BatchNormArguments& a, const at::Tensor& counters,
+                                          const Launcher& launcher) {
+  return launch_statistics(a.input, plan_columns({a.input}), a, counters, launcher);
+}
+
 BatchNormResults batch_norm_act_unfused(const BatchNormArguments& a) {
   auto [y, mean, invstd] =
       at::native_batch_norm(a.input, a.weight, a.bias, a.running_mean, a.running_var,
                             /*training=*/true, a.momentum, a.epsilon);
-  if (is_given(a.residual)) y = y + *a.residual;
+  y = with_residual(y, a).to(a.input.scalar_type());
   if (a.relu) y = at::relu(y);
   return {y, mean, invstd, a.keep_bits ? relu_bits(y) : at::Tensor()};
 }
 
 at::Tensor batch_norm_act_again_unfused(const BatchNormArguments& a,
                                         const BatchNormStatistics& statistics) {
-  at::Tensor y = normalized(a.input, statistics, a.weight, a.bias);
-  if (is_given(a.residual)) y = y + *a.residual;
+  const at::Tensor y = with_residual(normalized(a.input, statistics, a.weight, a.bias), a);
   return (a.relu ? at::relu(y) : y).to(a.input.scalar_type());
+}
+
+BatchNormStatistics batch_norm_statistics_unfused(const BatchNormArguments& a) {
+  const auto [y, mean, invstd] =
+      at::native_batch_norm(a.input, a.weight, a.bias, a.running_mean, a.running_var,
+                            /*training=*/true, a.momentum, a.epsilon);
+  return {mean, invstd};
 }
 
 BatchNormGradients batch_norm_act_backward_unfused(const BatchNormBackwardArguments& a) {

@@ -4,9 +4,11 @@
 //   tensorpack::batch_norm_act           y = relu(batch_norm(x) + residual), statistics of x
 //   tensorpack::batch_norm_act_backward  from the gradient of y to those of x, weight and bias
 //   tensorpack::batch_norm_act_again     y once more, bit by bit, from x and the statistics
+//   tensorpack::batch_norm_statistics    statistics of x alone
 //
-// The first two are two passes over the data: sums, then the result. Where kernels cannot be
-// compiled, they are computed with libtorch's operators.
+// The first two are two passes over the data: sums, then the result. A residual can be one that is
+// yet to be normalised, with statistics known before. Where kernels cannot be compiled, they are
+// computed with libtorch's operators.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,19 +35,34 @@ bool has_relu_bits(c10::ScalarType type, int64_t channels);
 /// The bytes that they take.
 int64_t relu_bits_size(c10::ScalarType type, int64_t elements);
 
+/// What the pass that makes y does besides normalising.
+struct BatchNormApply {
+  bool residual = false;
+  bool normalizes_residual = false;
+  bool relu = false;
+  bool bits = false;
+};
+
 KernelSource batch_norm_statistics(const ColumnPlan& plan);
-KernelSource batch_norm_apply(const ColumnPlan& plan, bool residual, bool relu, bool bits);
+KernelSource batch_norm_apply(const ColumnPlan& plan, const BatchNormApply& what);
 KernelSource batch_norm_backward_sums(const ColumnPlan& plan, ReluMask mask, bool other,
                                       bool store);
 KernelSource batch_norm_backward_result(const ColumnPlan& plan, ReluMask mask);
 
 using MaybeTensor = c10::optional<at::Tensor>;
 
+/// What is known once the first pass is done.
+struct BatchNormStatistics {
+  at::Tensor mean, invstd;
+};
+
 struct BatchNormArguments {
   at::Tensor input;
-  MaybeTensor weight = {}, bias = {};               // float
-  MaybeTensor running_mean = {}, running_var = {};  // float, both or none; updated
-  MaybeTensor residual = {};                        // added before relu
+  MaybeTensor weight = {}, bias = {};                           // float
+  MaybeTensor running_mean = {}, running_var = {};              // float, both or none; updated
+  MaybeTensor residual = {};                                    // added before relu
+  c10::optional<BatchNormStatistics> residual_statistics = {};  // if it is to be normalised, too
+  MaybeTensor residual_weight = {}, residual_bias = {};
   double momentum = 0.1;
   double epsilon = 1e-5;
   bool relu = false;
@@ -68,11 +85,6 @@ using BatchNormResults = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tens
 /// The gradients of input, weight and bias, and what keep_masked asks for.
 using BatchNormGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
-/// What is known once the first pass is done.
-struct BatchNormStatistics {
-  at::Tensor mean, invstd;
-};
-
 /// By kernels of ours. `counters` are those of make_counters().
 BatchNormResults batch_norm_act(const BatchNormArguments& arguments, const at::Tensor& counters,
                                 const Launcher& launcher);
@@ -80,11 +92,14 @@ BatchNormGradients batch_norm_act_backward(const BatchNormBackwardArguments& arg
                                            const at::Tensor& counters, const Launcher& launcher);
 at::Tensor batch_norm_act_again(const BatchNormArguments& arguments,
                                 const BatchNormStatistics& statistics, const Launcher& launcher);
+BatchNormStatistics batch_norm_statistics(const BatchNormArguments& arguments,
+                                          const at::Tensor& counters, const Launcher& launcher);
 
 /// By libtorch's operators, on any device.
 BatchNormResults batch_norm_act_unfused(const BatchNormArguments& arguments);
 BatchNormGradients batch_norm_act_backward_unfused(const BatchNormBackwardArguments& arguments);
 at::Tensor batch_norm_act_again_unfused(const BatchNormArguments& arguments,
                                         const BatchNormStatistics& statistics);
+BatchNormStatistics batch_norm_statistics_unfused(const BatchNormArguments& arguments);
 
 }  // namespace tensorpack::cuda

@@ -68,10 +68,25 @@ struct Row {
 extern "C" __global__ void __launch_bounds__(kThreads, 2)
 batch_norm_apply(const T* __restrict__ x, const T* __restrict__ residual, T* __restrict__ y,
                  unsigned char* __restrict__ bits, long long R, int C, const float* mean,
-                 const float* invstd, const float* weight, const float* bias) {
+                 const float* invstd, const float* weight, const float* bias,
+                 const float* residual_mean, const float* residual_invstd,
+                 const float* residual_weight, const float* residual_bias) {
   const int c = first_column();
   if (c >= C) return;
-  const Normal normal(c, mean, invstd, weight, bias);
+  Normal normal(c, mean, invstd, weight, bias);
+  float slope[W];  // of the residual
+  if constexpr (kNormalizesResidual) {
+    const Normal other(c, residual_mean, residual_invstd, residual_weight, residual_bias);
+    // Registers are few, so what both add in every row becomes one offset. The products in
+    // x * factor - mean * factor are rounded no more than x and mean are.
+#pragma unroll
+    for (int i = 0; i < W; ++i) {
+      normal.offset[i] = fmaf(-normal.mean[i], normal.factor[i], normal.offset[i]) +
+                         fmaf(-other.mean[i], other.factor[i], other.offset[i]);
+      normal.mean[i] = 0.f;
+      slope[i] = other.factor[i];
+    }
+  }
   for_rows<kFromTheEnd>(R, [&](long long r) {
     Row row;
     row.x = load<W>(x + r * C + c);
@@ -84,7 +99,8 @@ batch_norm_apply(const T* __restrict__ x, const T* __restrict__ residual, T* __r
 #pragma unroll
     for (int i = 0; i < W; ++i) {
       f[i] = normal(i, f[i]);
-      if constexpr (kResidual) f[i] += add[i];
+      if constexpr (kNormalizesResidual) f[i] = fmaf(add[i], slope[i], f[i]);
+      else if constexpr (kResidual) f[i] += add[i];
       if constexpr (kRelu) f[i] = relu(f[i]);
     }
     store<W>(y + r * C + c, f);
@@ -218,11 +234,12 @@ KernelSource batch_norm_statistics(const ColumnPlan& plan) {
           head(plan, kUnrollOfStatistics) + column_sums() + column_rows() + kStatistics};
 }
 
-KernelSource batch_norm_apply(const ColumnPlan& plan, bool residual, bool relu, bool bits) {
+KernelSource batch_norm_apply(const ColumnPlan& plan, const BatchNormApply& what) {
   return {"batch_norm_apply",
           head(plan, kUnroll) +
-              fmt::format("constexpr bool kResidual = {}, kRelu = {}, kBits = {};\n", residual,
-                          relu, bits) +
+              fmt::format("constexpr bool kResidual = {}, kNormalizesResidual = {}, kRelu = {}, "
+                          "kBits = {};\n",
+                          what.residual, what.normalizes_residual, what.relu, what.bits) +
               column_rows() + kNormal + kApply};
 }
 

@@ -40,17 +40,28 @@ auto choose(const at::Tensor& input, Fused fused, Unfused unfused) {
   return unfused();
 }
 
+c10::optional<BatchNormStatistics> known(const MaybeTensor& mean, const MaybeTensor& invstd) {
+  if (!mean) return c10::nullopt;
+  return BatchNormStatistics{*mean, *invstd};
+}
+
 BatchNormResults run_batch_norm_act(const at::Tensor& input, const MaybeTensor& weight,
                                     const MaybeTensor& bias, const MaybeTensor& running_mean,
                                     const MaybeTensor& running_var, const MaybeTensor& residual,
                                     const at::Tensor& counters, double momentum, double epsilon,
-                                    bool relu, bool keep_bits) {
+                                    bool relu, bool keep_bits, const MaybeTensor& residual_weight,
+                                    const MaybeTensor& residual_bias,
+                                    const MaybeTensor& residual_mean,
+                                    const MaybeTensor& residual_invstd) {
   const BatchNormArguments arguments{.input = input,
                                      .weight = weight,
                                      .bias = bias,
                                      .running_mean = running_mean,
                                      .running_var = running_var,
                                      .residual = residual,
+                                     .residual_statistics = known(residual_mean, residual_invstd),
+                                     .residual_weight = residual_weight,
+                                     .residual_bias = residual_bias,
                                      .momentum = momentum,
                                      .epsilon = epsilon,
                                      .relu = relu,
@@ -63,9 +74,19 @@ BatchNormResults run_batch_norm_act(const at::Tensor& input, const MaybeTensor& 
 
 at::Tensor run_batch_norm_act_again(const at::Tensor& input, const MaybeTensor& weight,
                                     const MaybeTensor& bias, const MaybeTensor& residual,
-                                    const at::Tensor& mean, const at::Tensor& invstd, bool relu) {
-  const BatchNormArguments arguments{
-      .input = input, .weight = weight, .bias = bias, .residual = residual, .relu = relu};
+                                    const at::Tensor& mean, const at::Tensor& invstd, bool relu,
+                                    const MaybeTensor& residual_weight,
+                                    const MaybeTensor& residual_bias,
+                                    const MaybeTensor& residual_mean,
+                                    const MaybeTensor& residual_invstd) {
+  const BatchNormArguments arguments{.input = input,
+                                     .weight = weight,
+                                     .bias = bias,
+                                     .residual = residual,
+                                     .residual_statistics = known(residual_mean, residual_invstd),
+                                     .residual_weight = residual_weight,
+                                     .residual_bias = residual_bias,
+                                     .relu = relu};
   return choose(
       input,
       [&](const Launcher& launcher) {
@@ -98,6 +119,25 @@ BatchNormGradients run_batch_norm_act_backward(const at::Tensor& grad, const May
         return batch_norm_act_backward(arguments, counters, launcher);
       },
       [&] { return batch_norm_act_backward_unfused(arguments); });
+}
+
+std::tuple<at::Tensor, at::Tensor> run_batch_norm_statistics(const at::Tensor& input,
+                                                             const MaybeTensor& running_mean,
+                                                             const MaybeTensor& running_var,
+                                                             const at::Tensor& counters,
+                                                             double momentum, double epsilon) {
+  const BatchNormArguments arguments{.input = input,
+                                     .running_mean = running_mean,
+                                     .running_var = running_var,
+                                     .momentum = momentum,
+                                     .epsilon = epsilon};
+  const BatchNormStatistics found = choose(
+      input,
+      [&](const Launcher& launcher) {
+        return batch_norm_statistics(arguments, counters, launcher);
+      },
+      [&] { return batch_norm_statistics_unfused(arguments); });
+  return {found.mean, found.invstd};
 }
 
 at::Tensor run_bias_relu(const at::Tensor& input, const at::Tensor& bias) {
@@ -257,6 +297,7 @@ bool launches_kernels(const c10::OperatorHandle& op) {
       "batch_norm_act",
       "batch_norm_act_again",
       "batch_norm_act_backward",
+      "batch_norm_statistics",
       "bias_relu",
       "bias_relu_backward",
       "cast_together",
@@ -284,6 +325,9 @@ c10::OperatorHandle batch_norm_act_again_operator() {
 c10::OperatorHandle batch_norm_act_backward_operator() {
   return find("tensorpack::batch_norm_act_backward");
 }
+c10::OperatorHandle batch_norm_statistics_operator() {
+  return find("tensorpack::batch_norm_statistics");
+}
 c10::OperatorHandle bias_relu_operator() { return find("tensorpack::bias_relu"); }
 c10::OperatorHandle bias_relu_backward_operator() { return find("tensorpack::bias_relu_backward"); }
 c10::OperatorHandle cast_together_operator() { return find("tensorpack::cast_together"); }
@@ -308,14 +352,19 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
   library.def(
       "batch_norm_act(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!)? running_mean, "
       "Tensor(b!)? running_var, Tensor? residual, Tensor counters, float momentum, float eps, "
-      "bool relu, bool keep_bits) -> (Tensor, Tensor, Tensor, Tensor)");
+      "bool relu, bool keep_bits, Tensor? residual_weight, Tensor? residual_bias, "
+      "Tensor? residual_mean, Tensor? residual_invstd) -> (Tensor, Tensor, Tensor, Tensor)");
   library.def(
       "batch_norm_act_again(Tensor input, Tensor? weight, Tensor? bias, Tensor? residual, "
-      "Tensor mean, Tensor invstd, bool relu) -> Tensor");
+      "Tensor mean, Tensor invstd, bool relu, Tensor? residual_weight, Tensor? residual_bias, "
+      "Tensor? residual_mean, Tensor? residual_invstd) -> Tensor");
   library.def(
       "batch_norm_act_backward(Tensor grad, Tensor? other, Tensor input, Tensor? output, "
       "Tensor? weight, Tensor? bias, Tensor mean, Tensor invstd, Tensor counters, int mask, "
       "bool keep_masked) -> (Tensor, Tensor, Tensor, Tensor)");
+  library.def(
+      "batch_norm_statistics(Tensor input, Tensor(a!)? running_mean, Tensor(b!)? running_var, "
+      "Tensor counters, float momentum, float eps) -> (Tensor, Tensor)");
   library.def("bias_relu(Tensor input, Tensor bias) -> Tensor");
   library.def(
       "bias_relu_backward(Tensor grad, Tensor output, Tensor counters, ScalarType type) -> "
@@ -353,6 +402,7 @@ TORCH_LIBRARY_IMPL(tensorpack, CompositeExplicitAutograd, library) {
   library.impl("batch_norm_act", run_batch_norm_act);
   library.impl("batch_norm_act_again", run_batch_norm_act_again);
   library.impl("batch_norm_act_backward", run_batch_norm_act_backward);
+  library.impl("batch_norm_statistics", run_batch_norm_statistics);
   library.impl("bias_relu", run_bias_relu);
   library.impl("bias_relu_backward", run_bias_relu_backward);
   library.impl("cast_together", run_cast_together);

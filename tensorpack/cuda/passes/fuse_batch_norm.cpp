@@ -4,6 +4,10 @@
 // takes in the gradient of that relu and the sum of gradients that comes before. The relu's mask is
 // found again from the input where nothing was added. Else it is kept as bits, or, where those do
 // not come in whole bytes, found from the output, which is kept anyway for the next layer.
+//
+// A residual that is another batch norm's result, as in the first block of a stage of a residual
+// network, is never written: that one finds statistics alone, and the pass that makes the sum
+// normalises both. Their backward passes need neither result.
 #include "tensorpack/cuda/kernels/batch_norm.h"
 #include "tensorpack/cuda/kernels/operators.h"
 #include "tensorpack/cuda/kernels/prelude.h"
@@ -64,10 +68,17 @@ class BatchNormFusion {
     // Each round leaves one less: alone, a node can always be replaced.
     for (int32_t i = find(is_one_forward); i >= 0; i = find(is_one_forward)) fuse_forward(i);
     for (int32_t i = find(is_one_backward); i >= 0; i = find(is_one_backward)) fuse_backward(i);
+    for (int32_t i = 0; i < editor_.size(); ++i) take_in_norm_of_residual(i);
     return fused_;
   }
 
  private:
+  // Arguments of batch_norm_act, of which the last stands for four: weight, bias, mean and invstd.
+  static constexpr size_t kResidual = 5, kRelu = 9, kKeepBits = 10, kOfResidual = 11;
+  static constexpr size_t kBits = 3;  // a result
+
+  static bool is_fused(const Node& node) { return is_op(node, "tensorpack::batch_norm_act"); }
+
   // ---- forward
 
   bool is_forward(const Node& node) const {
@@ -127,6 +138,7 @@ class BatchNormFusion {
     arguments.push_back(norm.arguments[7]);
     arguments.push_back(literal_argument(relu));
     arguments.push_back(literal_argument(/*keep_bits=*/false));
+    for (size_t i = 0; i < 4; ++i) arguments.push_back(tensor_argument(kNoValue));  // kOfResidual
     Node fused = make_node(editor_.trace(), batch_norm_act_operator(), std::move(arguments),
                            {result_at(editor_.node(nodes.back()), 0), result_at(norm, 1),
                             result_at(norm, 2), kNoValue},
@@ -230,7 +242,7 @@ class BatchNormFusion {
     const int32_t position = editor_.value(output).producer;
     if (position < 0 || editor_.value(b.mean).producer != position) return false;
     const Node& forward = editor_.node(position);
-    if (!is_op(forward, "tensorpack::batch_norm_act") || tensor_at(forward, 5) != kNoValue ||
+    if (!is_fused(forward) || tensor_at(forward, kResidual) != kNoValue ||
         tensor_at(forward, 0) != b.input || tensor_at(forward, 1) != b.weight ||
         !forward.arguments[kRelu].literal.toBool()) {
       return false;
@@ -243,12 +255,9 @@ class BatchNormFusion {
     return true;
   }
 
-  static constexpr size_t kRelu = 9, kKeepBits = 10, kBits = 3;  // of batch_norm_act
-
   bool can_have_bits(ValueId output) const {
     const Value& value = editor_.value(output);
-    return value.producer >= 0 &&
-           is_op(editor_.node(value.producer), "tensorpack::batch_norm_act") &&
+    return value.producer >= 0 && is_fused(editor_.node(value.producer)) &&
            editor_.node(value.producer).arguments[kRelu].literal.toBool() &&
            has_relu_bits(value.options.dtype().toScalarType(), value.sizes[1]);
   }
@@ -272,9 +281,64 @@ class BatchNormFusion {
     return bits;
   }
 
-  bool count(bool is_fused) {
-    fused_ += is_fused ? 1 : 0;
-    return is_fused;
+  // ---- two that are added
+
+  void take_in_norm_of_residual(int32_t position) {
+    const Node& sum = editor_.node(position);
+    if (!is_fused(sum) || tensor_at(sum, kResidual) == kNoValue) return;
+    const int32_t other = editor_.value(tensor_at(sum, kResidual)).producer;
+    if (other < 0 || !can_become_statistics(other, position)) return;
+    const Node& norm = editor_.node(other);
+    const ValueId mean = result_at(norm, 1), invstd = result_at(norm, 2);
+    std::vector<Argument> of_both = sum.arguments;
+    of_both[kResidual] = norm.arguments[0];
+    of_both[kOfResidual] = norm.arguments[1];
+    of_both[kOfResidual + 1] = norm.arguments[2];
+    of_both[kOfResidual + 2] = tensor_argument(mean);
+    of_both[kOfResidual + 3] = tensor_argument(invstd);
+    std::vector<Argument> of_statistics;  // input, running ones, counters, momentum, epsilon
+    for (size_t i : {0, 3, 4, 6, 7, 8}) of_statistics.push_back(norm.arguments[i]);
+    replace(other, batch_norm_statistics_operator(), std::move(of_statistics), {mean, invstd});
+    replace(position, batch_norm_act_operator(), std::move(of_both),
+            {result_at(sum, 0), result_at(sum, 1), result_at(sum, 2), result_at(sum, kBits)});
+    editor_.commit();
+  }
+
+  void replace(int32_t position, const c10::OperatorHandle& op, std::vector<Argument> arguments,
+               const std::vector<ValueId>& results) {
+    const Node& old = editor_.node(position);
+    Node node = make_node(editor_.trace(), op, std::move(arguments), results, old.scope);
+    node.writes = old.writes;
+    editor_.remove(position);
+    editor_.insert(position, std::move(node));
+  }
+
+  // True if the node `sum` alone reads what the node `position` makes besides its statistics, and
+  // can make it itself.
+  bool can_become_statistics(int32_t position, int32_t sum) const {
+    const Node& norm = editor_.node(position);
+    if (!is_fused(norm) || tensor_at(norm, kResidual) != kNoValue ||
+        norm.arguments[kRelu].literal.toBool()) {
+      return false;
+    }
+    const ValueId input = tensor_at(norm, 0), weight = tensor_at(norm, 1),
+                  bias = tensor_at(norm, 2);
+    const ValueId y = result_at(norm, 0), mean = result_at(norm, 1), invstd = result_at(norm, 2);
+    const ValueId input_of_sum = tensor_at(editor_.node(sum), 0);
+    if (only_reader(editor_, y) != sum || input_of_sum == y || mean == kNoValue ||
+        invstd == kNoValue ||
+        !is_same_geometry(editor_.value(input), editor_.value(input_of_sum))) {
+      return false;
+    }
+    for (ValueId id : {input, weight, bias, mean, invstd}) {
+      if (id != kNoValue && is_written_between(editor_, id, position, sum)) return false;
+    }
+    return true;
+  }
+
+  bool count(bool has_fused) {
+    fused_ += has_fused ? 1 : 0;
+    return has_fused;
   }
 
   TraceEditor editor_;

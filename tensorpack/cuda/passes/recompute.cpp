@@ -114,12 +114,13 @@ class Recomputation {
   // What makes `id`, without its effects. Its other results are made once more, too.
   Node node_again(const Node& node, ValueId id) const {
     if (!is_normalized(node)) return node;
-    constexpr size_t kInput = 0, kWeight = 1, kBias = 2, kResidual = 5, kRelu = 9;
+    constexpr size_t kInput = 0, kWeight = 1, kBias = 2, kResidual = 5, kRelu = 9, kOfResidual = 11;
     std::vector<Argument> arguments;
     for (size_t i : {kInput, kWeight, kBias, kResidual}) arguments.push_back(node.arguments[i]);
     arguments.push_back(tensor_argument(result_at(node, 1)));
     arguments.push_back(tensor_argument(result_at(node, 2)));
     arguments.push_back(node.arguments[kRelu]);
+    for (size_t i = 0; i < 4; ++i) arguments.push_back(node.arguments[kOfResidual + i]);
     return make_node(editor_.trace(), batch_norm_act_again_operator(), std::move(arguments), {id},
                      node.scope);
   }
