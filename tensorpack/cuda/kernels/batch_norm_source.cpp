@@ -77,8 +77,9 @@ batch_norm_apply(const T* __restrict__ x, const T* __restrict__ residual, T* __r
   float slope[W];  // of the residual
   if constexpr (kNormalizesResidual) {
     const Normal other(c, residual_mean, residual_invstd, residual_weight, residual_bias);
-    // Registers are few, so what both add in every row becomes one offset. The products in
-    // x * factor - mean * factor are rounded no more than x and mean are.
+    // All of both would not fit into the 64 registers of a thread, so what they add in every row
+    // becomes one offset. The products in x * factor - mean * factor are rounded no more than x and
+    // mean are.
 #pragma unroll
     for (int i = 0; i < W; ++i) {
       normal.offset[i] = fmaf(-normal.mean[i], normal.factor[i], normal.offset[i]) +
