@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "tensorpack/utils/error.h"
-#include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/signals.h"
 #include "tensorpack/utils/stop_flag.h"
 #include "tensorpack/utils/thread.h"
@@ -50,26 +49,12 @@ class WorkAhead::State {
         few_(options_.capacity - std::max<int64_t>(options_.capacity / 4, 1)),
         slots_(options_.capacity) {}
 
-  // For each thread, before it begins.
-  void expect_thread() {
-    const std::lock_guard lock(mutex_);
-    ++running_;
-  }
-
-  void thread_has_ended() {
-    const std::lock_guard lock(mutex_);
-    --running_;
-    has_news_.notify_all();
-  }
-
   // The body of every thread.
   void run() {
     single_threaded_ops();
-    const StopScope stop_scope(stopping_);
     const ThreadOfStage thread_of_stage(*stats_);
     while (make_one()) {
     }
-    thread_has_ended();
   }
 
   std::optional<DataPoint> next() {
@@ -82,18 +67,11 @@ class WorkAhead::State {
     }
   }
 
-  // Returns whether all threads have ended; gives up when a signal is pending.
-  bool stop() {
-    stopping_ = true;
-    std::unique_lock lock(mutex_);
+  // Threads look again whether they are to stop.
+  void wake() {
+    const std::lock_guard lock(mutex_);
     has_room_.notify_all();
-    while (!has_news_.wait_for(lock, kPatience, [&] { return running_ == 0; })) {
-      if (pending_signal() != 0) return false;
-    }
-    return true;
   }
-
-  const std::string& name() const { return options_.name; }
 
  private:
   struct Slot {
@@ -153,15 +131,15 @@ class WorkAhead::State {
   // Once all places are taken, waits until a quarter is free: to be woken up for each would cost
   // more than the work. Returns whether the work goes on.
   bool wait_for_room() {
-    if (occupied() < options_.capacity) return !stopping_;
+    if (occupied() < options_.capacity) return !stop_requested();
     const int64_t start = now_ns();
-    watch_briefly([&] { return occupied() <= few_ || stopping_; });
+    watch_briefly([&] { return occupied() <= few_ || stop_requested(); });
     std::unique_lock lock(mutex_);
     is_waiting_for_room_ = true;
-    while (!stopping_ && occupied() > few_) has_room_.wait_for(lock, kPatience);
+    while (!stop_requested() && occupied() > few_) has_room_.wait_for(lock, kPatience);
     is_waiting_for_room_ = false;
     stats_->downstream_wait_ns.fetch_add(now_ns() - start, std::memory_order_relaxed);
-    return !stopping_;
+    return !stop_requested();
   }
 
   void deliver(Slot slot) {
@@ -237,7 +215,6 @@ class WorkAhead::State {
   const StatsPtr stats_;
   const int64_t first_number_;
   const int64_t few_;  // places taken when work goes on that had to wait
-  std::atomic<bool> stopping_ = false;
 
   std::mutex reading_;             // whoever has it may use the flow and what follows
   std::atomic<int64_t> read_ = 0;  // written with `reading_` alone
@@ -248,14 +225,13 @@ class WorkAhead::State {
 
   std::mutex mutex_;  // for what follows
   std::condition_variable has_room_;
-  std::condition_variable has_news_;  // a result that is due, the end, or the end of a thread
+  std::condition_variable has_news_;  // a result that is due, or the end
   std::vector<Slot> slots_;           // a ring
   int64_t completed_ = 0;
   int64_t next_place_ = 0;                               // of the result that is due
   std::atomic<bool> head_is_ready_ = false;              // that result, to be seen without the lock
   int64_t total_ = std::numeric_limits<int64_t>::max();  // how many results there will be
   bool is_waiting_for_data_ = false;
-  int64_t running_ = 0;
 
   std::vector<Slot> taken_;  // the consumer's alone
   size_t taken_at_ = 0;
@@ -264,25 +240,16 @@ class WorkAhead::State {
 WorkAhead::WorkAhead(std::shared_ptr<DataFlow> flow, Work work, WorkAheadOptions options,
                      StatsPtr stats, int64_t first_number)
     : state_(std::make_shared<State>(std::move(flow), std::move(work), options, std::move(stats),
-                                     first_number)) {
-  try {
-    for (int64_t i = 0; i < options.threads; ++i) {
-      state_->expect_thread();
-      threads_.push_back(start_thread(options.name, [state = state_] { state->run(); }));
-    }
-  } catch (...) {  // the system has no more threads to give
-    state_->thread_has_ended();
-    stop();
-    throw;
+                                     first_number)),
+      threads_(options.name) {
+  for (int64_t i = 0; i < options.threads; ++i) {
+    threads_.start([state = state_] { state->run(); });
   }
 }
 
-WorkAhead::~WorkAhead() { stop(); }
-
-void WorkAhead::stop() {
-  const bool have_ended = state_->stop();
-  if (!have_ended) log::warning("{} waits for its data: it is left behind.", state_->name());
-  for (std::thread& thread : threads_) have_ended ? thread.join() : thread.detach();
+WorkAhead::~WorkAhead() {
+  threads_.request_stop();
+  state_->wake();
 }
 
 std::optional<DataPoint> WorkAhead::next() { return state_->next(); }

@@ -7,11 +7,10 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "tensorpack/dataflow/dataflow.h"
 #include "tensorpack/dataflow/stage_stats.h"
+#include "tensorpack/utils/abandonable_threads.h"
 
 namespace tensorpack::detail {
 
@@ -35,7 +34,7 @@ class WorkAhead {
   WorkAhead(std::shared_ptr<DataFlow> flow, Work work, WorkAheadOptions options, StatsPtr stats,
             int64_t first_number);
 
-  /// Ends the threads. When a signal is to end the process, one that is stuck is left behind.
+  /// Ends the threads.
   ~WorkAhead();
   WorkAhead(const WorkAhead&) = delete;
   WorkAhead& operator=(const WorkAhead&) = delete;
@@ -49,10 +48,9 @@ class WorkAhead {
 
  private:
   class State;
-  void stop();
 
   std::shared_ptr<State> state_;  // shared with the threads
-  std::vector<std::thread> threads_;
+  AbandonableThreads threads_;
 };
 
 /// A flow whose datapoints come from threads: it starts them when it is first asked in a pass.

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <exception>
 #include <functional>
-#include <future>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "tensorpack/dataflow/stage_stats.h"
+#include "tensorpack/utils/abandonable_threads.h"
 #include "tensorpack/utils/bounded_queue.h"
-#include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/signals.h"
 #include "tensorpack/utils/stop_flag.h"
 #include "tensorpack/utils/thread.h"
@@ -25,8 +22,8 @@ namespace tensorpack::detail {
 /// One run of a thread that makes things ahead of their use, from a start to its end. Another start
 /// takes another producer, so that nothing of the old one can reach the new queue.
 ///
-/// When a signal is to end the process (see SignalWatch) nobody waits for a thread that is stuck:
-/// next() throws Interrupted, and the destructor leaves the thread behind with all that it uses.
+/// When a signal is to end the process (see SignalWatch) next() throws Interrupted, and the thread
+/// may be left behind (see AbandonableThreads).
 template <typename T>
 class Producer {
  public:
@@ -42,23 +39,15 @@ class Producer {
   };
 
   explicit Producer(Work work)
-      : name_(work.thread_name),
-        state_(std::make_shared<State>(work.capacity)),
+      : state_(std::make_shared<State>(work.capacity)),
         stats_(work.stats),
-        ended_(state_->ended.get_future()),
-        thread_(start_thread(
-            name_, [state = state_, work = std::move(work)] { produce(*state, work); })) {}
+        thread_(work.thread_name) {
+    thread_.start([state = state_, work = std::move(work)] { produce(*state, work); });
+  }
 
   ~Producer() {
-    state_->stopping = true;
+    thread_.request_stop();
     state_->queue.close();
-    while (ended_.wait_for(kPatience) != std::future_status::ready) {
-      if (pending_signal() == 0) continue;
-      log::warning("{} still waits for its data: it is left behind.", name_);
-      thread_.detach();
-      return;
-    }
-    thread_.join();
   }
   Producer(const Producer&) = delete;
   Producer& operator=(const Producer&) = delete;
@@ -87,13 +76,10 @@ class Producer {
     explicit State(size_t capacity) : queue(capacity) {}
     BoundedQueue<T> queue;
     std::exception_ptr failure;
-    std::promise<void> ended;
-    std::atomic<bool> stopping = false;
   };
 
   static void produce(State& state, const Work& work) {
     if (work.single_threaded_ops) single_threaded_ops();
-    const StopScope stop_scope(state.stopping);
     std::optional<ThreadOfStage> thread_of_stage;
     if (work.stats) thread_of_stage.emplace(*work.stats);
     try {
@@ -107,7 +93,6 @@ class Producer {
       state.failure = std::current_exception();
     }
     state.queue.close();
-    state.ended.set_value();
   }
 
   static bool push(BoundedQueue<T>& queue, T&& item, StageStats* stats) {
@@ -118,11 +103,9 @@ class Producer {
     return is_pushed;
   }
 
-  std::string name_;
   std::shared_ptr<State> state_;
   std::shared_ptr<StageStats> stats_;
-  std::future<void> ended_;
-  std::thread thread_;
+  AbandonableThreads thread_;
 };
 
 }  // namespace tensorpack::detail
