@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "tensorpack/cuda/kernels/columns.h"
 #include "tensorpack/cuda/kernels/kernel_list.h"
 #include "tensorpack/cuda/kernels/prelude.h"
 #include "tensorpack/cuda/kernels/update.h"
@@ -26,13 +27,6 @@ struct Group {
   Tensors gradients = {};
   std::vector<Tensors> slots = {};  // a list that the optimizer does not use is empty
 };
-
-// As the variable is laid out.
-Tensor laid_out_like(const Tensor& variable, const Tensor& gradient) {
-  const bool fits =
-      gradient.scalar_type() == variable.scalar_type() && gradient.strides() == variable.strides();
-  return fits ? gradient : at::empty_like(variable).copy_(gradient);
-}
 
 std::map<at::ScalarType, Group> group_by_type(TensorList variables, TensorList gradients,
                                               const std::vector<TensorList>& slots) {

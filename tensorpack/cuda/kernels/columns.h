@@ -33,7 +33,7 @@ bool is_column_matrix(at::IntArrayRef sizes, at::IntArrayRef strides);
 /// The plan for tensors that all are laid out as the first is.
 ColumnPlan plan_columns(const std::vector<at::Tensor>& tensors);
 
-/// The tensor as `other` is laid out; itself if it is so already.
+/// The tensor with the type and the strides of `other`; itself if it has them already.
 at::Tensor laid_out_like(const at::Tensor& other, const at::Tensor& tensor);
 
 /// Device code, for a type T, W columns of a thread and kThreads threads. See Note [Column
