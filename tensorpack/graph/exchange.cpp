@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tensorpack/graph/call_scope.h"
+#include "tensorpack/utils/find_operator.h"
 #include "tensorpack/utils/thread_frame.h"
 
 namespace tensorpack {
@@ -38,11 +39,6 @@ void exchange_end(at::TensorList averages, at::TensorList /*tensors*/, int64_t k
                   const c10::optional<at::Tensor>& is_due) {
   Exchange* exchange = current_exchange();
   if (exchange != nullptr && !is_left_out(is_due)) exchange->end(key, averages);
-}
-
-template <typename Function>
-auto find_operator(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
 }
 
 // Tensors of one type and device, up to `bytes` if there are several. From the last to the first:

@@ -17,10 +17,6 @@ bool is_contiguous(const Value& value) {
   return value.storage_bytes > 0;
 }
 
-c10::OperatorHandle find_operator(const char* name, const char* overload) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
-}
-
 Node make_node(const Trace& trace, const c10::OperatorHandle& op, std::vector<Argument> arguments,
                const std::vector<ValueId>& results, const std::string& scope) {
   Node node{.op = op, .keys = {}, .arguments = std::move(arguments)};

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "tensorpack/graph/trace_editor.h"
+#include "tensorpack/utils/find_operator.h"
 
 namespace tensorpack {
 
@@ -53,8 +54,6 @@ inline Argument literal_argument(c10::IValue literal) { return {.literal = std::
 inline Argument tensor_argument(ValueId id) {
   return id == kNoValue ? literal_argument({}) : Argument{Argument::Kind::kTensor, {id}, {}};
 }
-
-c10::OperatorHandle find_operator(const char* name, const char* overload = "");
 
 /// A node of `op`, with its reads filled in from its arguments.
 Node make_node(const Trace& trace, const c10::OperatorHandle& op, std::vector<Argument> arguments,

@@ -10,6 +10,7 @@
 #include "tensorpack/graph/recorder.h"
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/find_operator.h"
 
 namespace tensorpack {
 namespace {
@@ -169,8 +170,7 @@ ValueId TraceBuilder::rebuild_view(const at::Tensor& tensor, StorageId storage) 
            "dispatcher. Use Tensor::view(dtype), or run with SessionOptions{{.executor = "
            "ExecutorKind::kEager}}.",
            fmt::join(tensor.sizes(), ", "), in_scope(VariableScope::current_path()));
-  static const auto as_strided =
-      c10::Dispatcher::singleton().findSchemaOrThrow("aten::as_strided", "");
+  static const auto as_strided = find_operator("aten::as_strided");
   Node node{.op = as_strided, .keys = {}};
   node.arguments.resize(4);
   node.arguments[0] = {Argument::Kind::kTensor, {base}, {}};
@@ -201,7 +201,7 @@ void TraceBuilder::freeze_host_contents(StorageId storage) {
 }
 
 void TraceBuilder::copy_frozen_contents(StorageId storage) {
-  static const auto clone = c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", "");
+  static const auto clone = find_operator("aten::clone");
   const int32_t index = memories_[storage].empty_node;
   const at::Tensor contents = [&] {
     at::NoGradGuard no_grad;

@@ -2,7 +2,6 @@
 #include "tensorpack/models/symbolic.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <fmt/ranges.h>
 #include <torch/library.h>
 
@@ -10,6 +9,7 @@
 
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/find_operator.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
 
@@ -82,8 +82,7 @@ at::Tensor print_stat(const at::Tensor& x, const std::string& message) {
   std::string title = message;
   if (title.empty() && call != nullptr) title = call->name_of(x);
   // An operator without results: a recorded program keeps it, and runs it every time.
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("tensorpack::log_statistics", "");
+  static const auto op = find_operator("tensorpack::log_statistics");
   torch::jit::Stack stack{x, title.empty() ? "tensor" : title};
   op.callBoxed(stack);
   return x;

@@ -8,6 +8,7 @@
 #include <torch/library.h>
 
 #include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/utils/find_operator.h"
 #include "tests/graph/tracing.h"
 #include "tests/support/throws.h"
 
@@ -139,9 +140,8 @@ TEST(RecorderTest, UndeclaredWritesAreFoundInDebugMode) {
   RecordOptions options{.inputs = {at::ones({2})}, .input_names = {"x"}};
   options.check_undeclared_writes = true;
   options.function = [&]() -> NamedTensors {
-    static const auto op = c10::Dispatcher::singleton()
-                               .findSchemaOrThrow("tensorpack_test::sneaky_add", "")
-                               .typed<at::Tensor(const at::Tensor&)>();
+    static const auto op =
+        find_operator<at::Tensor(const at::Tensor&)>("tensorpack_test::sneaky_add");
     return {{"y", op.call(options.inputs[0])}};
   };
   EXPECT_THAT(record(options).remarks, Contains("undeclared write by tensorpack_test::sneaky_add"));

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include "tensorpack/utils/find_operator.h"
 #include "tests/graph/tracing.h"
 
 namespace tensorpack {
@@ -90,8 +91,7 @@ TEST(TraceEditorTest, NodesAreFusedWhereBothMayStand) {
   });
   const at::Tensor expected = run(trace, kInput, "y");
   TraceEditor editor(trace);
-  Node fused{.op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::neg", ""),
-             .keys = trace.nodes[2].keys};
+  Node fused{.op = find_operator("aten::neg"), .keys = trace.nodes[2].keys};
   fused.arguments = trace.nodes[2].arguments;
   fused.results = trace.nodes[2].results;
   fused.reads = trace.nodes[2].reads;

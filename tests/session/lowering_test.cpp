@@ -12,6 +12,7 @@
 
 #include "tensorpack/session/program_executor.h"
 #include "tensorpack/session/verify.h"
+#include "tensorpack/utils/find_operator.h"
 #include "tests/session/models.h"
 #include "tests/support/throws.h"
 #include "tests/support/wrong_runner.h"
@@ -25,7 +26,7 @@ class WrongPass final : public Lowering {
   void optimize(const Op& op, Trace& trace,
                 const std::vector<std::string>& fetches) const override {
     Lowering::optimize(op, trace, fetches);
-    static const auto sub = c10::Dispatcher::singleton().findSchemaOrThrow("aten::sub", "Tensor");
+    static const auto sub = find_operator("aten::sub", "Tensor");
     for (Node& node : trace.nodes) {
       if (node.op_name() != "aten::add.Tensor") continue;
       node.op = sub;
@@ -90,10 +91,6 @@ TORCH_LIBRARY(tensorpack_lowering_test, library) {
   library.impl("sum_of_rows_backwards", c10::DispatchKey::CPU, TORCH_FN(sum_of_rows_backwards));
 }
 
-c10::OperatorHandle find_op(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
-}
-
 // Puts operators in the place of others.
 class Replacing final : public Lowering {
  public:
@@ -104,7 +101,7 @@ class Replacing final : public Lowering {
     Lowering::optimize(op, trace, fetches);
     for (Node& node : trace.nodes) {
       const auto found = names_.find(node.op_name());
-      if (found != names_.end()) node.op = find_op(found->second.c_str());
+      if (found != names_.end()) node.op = find_operator(found->second.c_str());
     }
   }
 
@@ -141,8 +138,8 @@ Op define_bias_before_norm(Graph& graph) {
     const at::Tensor cost = (normed.tanh() + normed).pow(2).sum();
     const auto gradients = torch::autograd::grad({cost}, {weight, y});
     at::NoGradGuard no_grad;
-    static const auto sum =
-        find_op("tensorpack_lowering_test::sum_of_rows").typed<at::Tensor(const at::Tensor&)>();
+    static const auto sum = find_operator("tensorpack_lowering_test::sum_of_rows")
+                                .typed<at::Tensor(const at::Tensor&)>();
     weight.sub_(gradients[0], 1e-3);
     bias.sub_(sum.call(gradients[1]).sign(), 1e-3);
     return {{"cost", cost}};
@@ -154,7 +151,7 @@ Op define_bias_before_norm(Graph& graph) {
 Op define_sign_of_sum(Graph& graph) {
   return define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
     const at::Tensor weight = get_variable("weight", {3}, init::ones());
-    static const auto sum = find_op("tensorpack_lowering_test::exact_sum_of_rows")
+    static const auto sum = find_operator("tensorpack_lowering_test::exact_sum_of_rows")
                                 .typed<at::Tensor(const at::Tensor&)>();
     at::NoGradGuard no_grad;
     const at::Tensor gradient = sum.call(x);

@@ -10,13 +10,10 @@
 #include "tensorpack/cpu/kernels/max_pool.h"
 #include "tensorpack/cpu/kernels/weight_gradient.h"
 #include "tensorpack/cpu/kernels/winograd.h"
+#include "tensorpack/utils/find_operator.h"
 
 namespace tensorpack::cpu {
 namespace {
-
-c10::OperatorHandle find(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
-}
 
 std::array<int64_t, 2> pair(at::IntArrayRef values) { return {values.at(0), values.at(1)}; }
 
@@ -49,13 +46,17 @@ std::tuple<at::Tensor, at::Tensor> run_weight_gradient(const at::Tensor& grad,
 
 }  // namespace
 
-c10::OperatorHandle pool_squares_operator() { return find("tensorpack::pool_squares"); }
+c10::OperatorHandle pool_squares_operator() { return find_operator("tensorpack::pool_squares"); }
 c10::OperatorHandle pool_squares_backward_operator() {
-  return find("tensorpack::pool_squares_backward");
+  return find_operator("tensorpack::pool_squares_backward");
 }
-c10::OperatorHandle weight_gradient_operator() { return find("tensorpack::weight_gradient"); }
-c10::OperatorHandle winograd_operator() { return find("tensorpack::winograd"); }
-c10::OperatorHandle winograd_backward_operator() { return find("tensorpack::winograd_backward"); }
+c10::OperatorHandle weight_gradient_operator() {
+  return find_operator("tensorpack::weight_gradient");
+}
+c10::OperatorHandle winograd_operator() { return find_operator("tensorpack::winograd"); }
+c10::OperatorHandle winograd_backward_operator() {
+  return find_operator("tensorpack::winograd_backward");
+}
 
 TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
   library.def("pool_squares(Tensor input, bool relu) -> (Tensor, Tensor)");

@@ -24,8 +24,7 @@ std::optional<c10::OperatorHandle> functional_form(const Node& node) {
   if (found == table.end()) return std::nullopt;
   const std::string& overload = name.overload_name;
   if (!overload.empty() && overload != "Tensor" && overload != "Scalar") return std::nullopt;
-  return c10::Dispatcher::singleton().findSchemaOrThrow(found->second.c_str(),
-                                                        name.overload_name.c_str());
+  return find_operator(found->second.c_str(), overload.c_str());
 }
 
 bool is_dense(const Value& value) {

@@ -7,9 +7,9 @@
 #include <c10/core/GradMode.h>
 
 #include "tensorpack/checkpoint/detail/safetensors_header.h"
-#include "tensorpack/export/detail/find_operator.h"
 #include "tensorpack/graph/operator_facts.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/find_operator.h"
 #include "tensorpack/utils/string.h"
 
 namespace tensorpack::detail {
@@ -18,7 +18,7 @@ namespace {
 using Kind = c10::TypeKind;
 
 c10::OperatorHandle operator_of(const ExportedNode& node) {
-  const auto found = find_operator(node.op);
+  const auto found = try_find_operator(node.op);
   require(
       found.has_value(),
       "{} is not known here: it was exported by another version of libtorch, or needs a library "

@@ -3,8 +3,8 @@
 
 #include <numeric>
 
-#include "tensorpack/export/detail/find_operator.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/find_operator.h"
 
 namespace tensorpack::detail {
 namespace {
@@ -27,7 +27,7 @@ ProgramUses::ProgramUses(const ExportedProgram& program)
   for (size_t i = 0; i < program.nodes.size(); ++i) {
     const ExportedNode& node = program.nodes[i];
     for_each_argument(node, [&](ExportedId id) { ++counts_[id]; });
-    const auto op = find_operator(node.op);
+    const auto op = try_find_operator(node.op);
     if (!op) continue;
     // reshape() may give the memory it was given, though its schema does not say so.
     const bool may_alias = node.op == "aten::reshape" || node.op == "aten::contiguous";

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
 #include "tensorpack/optim/kernels.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/find_operator.h"
 
 namespace tensorpack::kernels {
 namespace {
@@ -23,8 +23,7 @@ void check_finite_any(at::TensorList tensors, const std::vector<std::string>& na
 
 // No write and no result: a recorded program keeps such nodes, and their order.
 void check_finite(const std::vector<at::Tensor>& tensors, const std::vector<std::string>& names) {
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("tensorpack::check_finite", "");
+  static const auto op = find_operator("tensorpack::check_finite");
   torch::jit::Stack stack{tensors, names};
   op.callBoxed(stack);
 }

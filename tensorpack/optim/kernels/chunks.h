@@ -4,7 +4,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
 #include <array>
@@ -86,12 +85,6 @@ class Chunks {
   std::vector<Chunk<N>> chunks_;
   std::vector<Tensor> kept_;
 };
-
-// Dispatches call by call: the schemas are looked up once.
-template <typename Signature>
-c10::TypedOperatorHandle<Signature> find_operator(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
-}
 
 // What libtorch does for its own in-place operators: a backward pass that needs the old value then
 // says so.

@@ -6,6 +6,7 @@
 #include "tensorpack/optim/kernels.h"
 #include "tensorpack/optim/kernels/by_device.h"
 #include "tensorpack/optim/kernels/chunks.h"
+#include "tensorpack/utils/find_operator.h"
 
 namespace tensorpack::kernels {
 namespace {
