@@ -18,14 +18,11 @@
 #include "tensorpack/cuda/kernels/max_pool.h"
 #include "tensorpack/cuda/kernels/pointwise.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/find_operator.h"
 #include "tensorpack/utils/logger.h"
 
 namespace tensorpack::cuda {
 namespace {
-
-c10::OperatorHandle find(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
-}
 
 // The kernels where they can run, libtorch's operators elsewhere.
 template <typename Fused, typename Unfused>
@@ -318,35 +315,45 @@ bool launches_kernels(const c10::OperatorHandle& op) {
   return name.starts_with(kOurs) && names.contains(name.substr(kOurs.size()));
 }
 
-c10::OperatorHandle batch_norm_act_operator() { return find("tensorpack::batch_norm_act"); }
+c10::OperatorHandle batch_norm_act_operator() {
+  return find_operator("tensorpack::batch_norm_act");
+}
 c10::OperatorHandle batch_norm_act_again_operator() {
-  return find("tensorpack::batch_norm_act_again");
+  return find_operator("tensorpack::batch_norm_act_again");
 }
 c10::OperatorHandle batch_norm_act_backward_operator() {
-  return find("tensorpack::batch_norm_act_backward");
+  return find_operator("tensorpack::batch_norm_act_backward");
 }
 c10::OperatorHandle batch_norm_statistics_operator() {
-  return find("tensorpack::batch_norm_statistics");
+  return find_operator("tensorpack::batch_norm_statistics");
 }
-c10::OperatorHandle bias_relu_operator() { return find("tensorpack::bias_relu"); }
-c10::OperatorHandle bias_relu_backward_operator() { return find("tensorpack::bias_relu_backward"); }
-c10::OperatorHandle cast_together_operator() { return find("tensorpack::cast_together"); }
-c10::OperatorHandle column_sum_operator() { return find("tensorpack::column_sum"); }
-c10::OperatorHandle cross_entropy_operator() { return find("tensorpack::cross_entropy"); }
-c10::OperatorHandle filter_gradient_operator() { return find("tensorpack::filter_gradient"); }
-c10::OperatorHandle fold_image_operator() { return find("tensorpack::fold_image"); }
-c10::OperatorHandle folded_convolution_operator() { return find("tensorpack::folded_convolution"); }
+c10::OperatorHandle bias_relu_operator() { return find_operator("tensorpack::bias_relu"); }
+c10::OperatorHandle bias_relu_backward_operator() {
+  return find_operator("tensorpack::bias_relu_backward");
+}
+c10::OperatorHandle cast_together_operator() { return find_operator("tensorpack::cast_together"); }
+c10::OperatorHandle column_sum_operator() { return find_operator("tensorpack::column_sum"); }
+c10::OperatorHandle cross_entropy_operator() { return find_operator("tensorpack::cross_entropy"); }
+c10::OperatorHandle filter_gradient_operator() {
+  return find_operator("tensorpack::filter_gradient");
+}
+c10::OperatorHandle fold_image_operator() { return find_operator("tensorpack::fold_image"); }
+c10::OperatorHandle folded_convolution_operator() {
+  return find_operator("tensorpack::folded_convolution");
+}
 c10::OperatorHandle folded_weight_gradient_operator() {
-  return find("tensorpack::folded_weight_gradient");
+  return find_operator("tensorpack::folded_weight_gradient");
 }
-c10::OperatorHandle layer_norm_operator() { return find("tensorpack::layer_norm"); }
+c10::OperatorHandle layer_norm_operator() { return find_operator("tensorpack::layer_norm"); }
 c10::OperatorHandle layer_norm_backward_operator() {
-  return find("tensorpack::layer_norm_backward");
+  return find_operator("tensorpack::layer_norm_backward");
 }
-c10::OperatorHandle max_pool_operator() { return find("tensorpack::max_pool"); }
-c10::OperatorHandle max_pool_backward_operator() { return find("tensorpack::max_pool_backward"); }
-c10::OperatorHandle pointwise_operator() { return find("tensorpack::pointwise"); }
-c10::OperatorHandle pointwise_sum_operator() { return find("tensorpack::pointwise_sum"); }
+c10::OperatorHandle max_pool_operator() { return find_operator("tensorpack::max_pool"); }
+c10::OperatorHandle max_pool_backward_operator() {
+  return find_operator("tensorpack::max_pool_backward");
+}
+c10::OperatorHandle pointwise_operator() { return find_operator("tensorpack::pointwise"); }
+c10::OperatorHandle pointwise_sum_operator() { return find_operator("tensorpack::pointwise_sum"); }
 
 TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
   library.def(
