@@ -8,13 +8,6 @@
 
 namespace tensorpack {
 
-std::optional<DataPoint> PlaceholderInput::next() {
-  throw make_error(
-      "PlaceholderInput",
-      "a run was not given all inputs. Feed them: session.run(op, fetches, {{\"name\", "
-      "tensor}}), or train with another input source.");
-}
-
 TensorInput::TensorInput(std::function<DataPoint(int64_t)> function, std::optional<int64_t> size)
     : function_(std::move(function)), size_(size) {
   TP_CHECK(static_cast<bool>(function_), "TensorInput", "there is no function. Pass one.");
@@ -41,22 +34,6 @@ TensorInput DummyConstantInput(std::vector<FakeComponent> components, c10::Devic
     zeros.push_back(at::zeros(component.shape, at::TensorOptions(component.dtype).device(device)));
   }
   return TensorInput([zeros = std::move(zeros)](int64_t) { return zeros; });
-}
-
-ZMQInput::ZMQInput(std::vector<std::string> addresses, RemoteDataOptions options)
-    : data_(std::move(addresses), std::move(options)) {}
-
-void ZMQInput::reset_state(int64_t position) {
-  TP_CHECK(position >= 0, "ZMQInput", "the position must not be negative, got {}.", position);
-  position_ = position;
-  stopped_ = false;
-}
-
-std::optional<DataPoint> ZMQInput::next() {
-  if (stopped_) return std::nullopt;
-  auto batch = data_.next();
-  if (batch) ++position_;
-  return batch;
 }
 
 }  // namespace tensorpack

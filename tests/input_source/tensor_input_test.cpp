@@ -8,6 +8,7 @@
 #include "tensorpack/dataflow/map.h"
 #include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/input_source/feed_input.h"
+#include "tensorpack/input_source/placeholder_input.h"
 #include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/utils/error.h"
 #include "tests/dataflow/numbers.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensorpack/input_source/tensor_input.h"
+#include "tensorpack/input_source/zmq_input.h"
 
 #ifdef TENSORPACK_HAS_ZEROMQ
 #include <gmock/gmock.h>
