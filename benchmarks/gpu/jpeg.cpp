@@ -21,7 +21,7 @@ constexpr int64_t kImagesAtATime = 256;
 constexpr int kMostAhead = 6;  // batches
 
 StagingInput fed_to_device(Owned<InputSource> source) {
-  return StagingInput(std::move(source), {.device = at::kCUDA});
+  return StagingInput(std::move(source), {.devices = {at::kCUDA}});
 }
 
 Timed batches_of(InputSource& source) {

@@ -123,7 +123,8 @@ Owned<InputSource> jpeg_images(const GpuTask& task) {
 
 // Copies to the device ahead of the step that needs the data.
 InputSourcePtr prefetched(Owned<InputSource> source, torch::Device device) {
-  return std::make_unique<StagingInput>(std::move(source), StagingInputOptions{.device = device});
+  return std::make_unique<StagingInput>(std::move(source),
+                                        StagingInputOptions{.devices = {device}});
 }
 
 }  // namespace

@@ -74,14 +74,14 @@ class Copier {
 class StagingInput::Impl {
  public:
   Impl(Owned<InputSource> source, StagingInputOptions options)
-      : source_(std::unique_ptr<InputSource>(std::move(source))), options_(options) {
+      : source_(std::unique_ptr<InputSource>(std::move(source))), options_(std::move(options)) {
     TP_CHECK(static_cast<bool>(source_), "StagingInput", "there is no source. Pass one.");
     TP_CHECK(options_.ahead > 0 && options_.steps_in_flight > 0, "StagingInput",
              "ahead {} and steps_in_flight {} must be positive.", options_.ahead,
              options_.steps_in_flight);
+    TP_CHECK(!options_.devices.empty(), "StagingInput", "there is no device. Pass at least one.");
     size_ = source_->size();
     stats_ = source_->stats();
-    if (options_.devices.empty()) options_.devices = {options_.device};
     for (const c10::Device& device : options_.devices) {
       copiers_.push_back(device.is_cuda() ? std::make_shared<Copier>(device) : nullptr);
     }
@@ -169,7 +169,7 @@ class StagingInput::Impl {
 };
 
 StagingInput::StagingInput(Owned<InputSource> source, StagingInputOptions options)
-    : impl_(std::make_unique<Impl>(std::move(source), options)) {}
+    : impl_(std::make_unique<Impl>(std::move(source), std::move(options))) {}
 StagingInput::StagingInput(StagingInput&&) noexcept = default;
 StagingInput& StagingInput::operator=(StagingInput&&) noexcept = default;
 StagingInput::~StagingInput() = default;

@@ -11,11 +11,9 @@
 namespace tensorpack {
 
 struct StagingInputOptions {
-  /// Where the batches are wanted.
-  c10::Device device = c10::kCPU;
-  /// In place of `device`, when several towers take them in turn: batch number n goes to the device
-  /// at place n modulo their number.
-  std::vector<c10::Device> devices = {};
+  /// Where the batches are wanted. Several devices, for towers that take them in turn, get one
+  /// each: batch number n goes to the device at place n modulo their number.
+  std::vector<c10::Device> devices = {c10::kCPU};
   /// How many batches are brought there ahead, for each device.
   int64_t ahead = 1;
   /// How many steps the loop may issue before the device has done the first of them.
@@ -25,7 +23,7 @@ struct StagingInputOptions {
 /// Copies the batches of another source to a device ahead of their use: through pinned memory, on a
 /// thread and a stream of its own, beside the step that is running.
 ///
-///   StagingInput(QueueInput(FashionMnist("train") | batch(128)), {.device = torch::kCUDA})
+///   StagingInput(QueueInput(FashionMnist("train") | batch(128)), {.devices = {torch::kCUDA}})
 ///
 /// launch_train_with_config() and InferenceRunner put one around data for CUDA. On the CPU there is
 /// nothing to copy, and the thread merely works ahead.

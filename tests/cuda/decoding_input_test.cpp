@@ -65,7 +65,7 @@ ImageBatchOptions options_for(at::ScalarType dtype) {
 
 StagingInput decoded(DataFlowPtr flow, const ImageBatchOptions& options) {
   return StagingInput(DecodingInput(QueueInput(std::move(flow), {.infinite = false}), options),
-                      {.device = at::kCUDA});
+                      {.devices = {at::kCUDA}});
 }
 
 // Decoders differ in how they bring shared colours to their pixels: by little on the whole, by more

@@ -22,7 +22,7 @@ DataPoint large(DataPoint point) {
 
 TEST_F(StagingInputCudaTest, BatchesArriveOnTheDeviceInOrder) {
   StagingInput source(FeedInput(numbers(10) | map(large), {.infinite = false}),
-                      {.device = at::kCUDA});
+                      {.devices = {at::kCUDA}});
   for (int pass = 0; pass < 2; ++pass) {
     source.reset_state();
     for (int64_t i = 0; i < 10; ++i) {
@@ -39,7 +39,7 @@ TEST_F(StagingInputCudaTest, BatchesArriveOnTheDeviceInOrder) {
 
 // The loop may keep batches: their memory is not used again.
 TEST_F(StagingInputCudaTest, BatchesThatAreKeptKeepTheirContents) {
-  StagingInput source(FeedInput(numbers(30) | map(large)), {.device = at::kCUDA});
+  StagingInput source(FeedInput(numbers(30) | map(large)), {.devices = {at::kCUDA}});
   std::vector<at::Tensor> kept;
   for (int64_t i = 0; i < 30; ++i) kept.push_back(source.next()->at(0));
   for (int64_t i = 0; i < 30; ++i) EXPECT_EQ(kept[i].min().item<int64_t>(), i);
@@ -47,7 +47,7 @@ TEST_F(StagingInputCudaTest, BatchesThatAreKeptKeepTheirContents) {
 
 // While the device is busy, what it will read must not be overwritten.
 TEST_F(StagingInputCudaTest, BatchesAreRightWhenTheDeviceIsBehind) {
-  StagingInput source(FeedInput(numbers(40) | map(large)), {.device = at::kCUDA});
+  StagingInput source(FeedInput(numbers(40) | map(large)), {.devices = {at::kCUDA}});
   const at::Tensor busy = at::rand({4096, 4096}, at::kCUDA);
   std::vector<at::Tensor> sums;
   for (int64_t i = 0; i < 40; ++i) {

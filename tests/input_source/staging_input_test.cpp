@@ -39,6 +39,8 @@ TEST(StagingInputTest, WorksAheadOfTheLoopByAsMuchAsAsked) {
 TEST(StagingInputTest, BadOptionsAreErrors) {
   std::atomic<int64_t> made = 0;
   EXPECT_ERROR(StagingInput(nullptr), "[StagingInput] there is no source. Pass one.");
+  EXPECT_ERROR(StagingInput(counted(made), {.devices = {}}),
+               "there is no device. Pass at least one.");
   EXPECT_ERROR(StagingInput(counted(made), {.ahead = 0}), "ahead 0");
   EXPECT_ERROR(StagingInput(counted(made), {.steps_in_flight = 0}), "steps_in_flight 0");
 }
