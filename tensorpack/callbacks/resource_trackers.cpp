@@ -15,12 +15,14 @@
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/nvml.h"
 #include "tensorpack/utils/stats.h"
+#include "tensorpack/utils/string.h"
 #include "tensorpack/utils/thread.h"
 
 namespace tensorpack {
 namespace {
 
 constexpr double kMegabyte = 1 << 20;
+constexpr double kGigabyte = 1 << 30;
 
 double peak_of_process() {
   rusage usage{};
@@ -28,11 +30,11 @@ double peak_of_process() {
   return static_cast<double>(usage.ru_maxrss) / 1024;  // in KiB
 }
 
-// Of /proc/meminfo, in GB; what could be given to a program without swapping.
-double free_memory() {
+// Of /proc/meminfo, in bytes; what could be given to a program without swapping.
+uint64_t free_memory() {
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("MemAvailable:")) return std::stod(line.substr(13)) / kMegabyte;
+    if (line.starts_with("MemAvailable:")) return std::stoull(line.substr(13)) * 1024;  // in KiB
   }
   return 0;
 }
@@ -65,12 +67,13 @@ HostResourceTracker::Usage HostResourceTracker::usage() {
 
 void HostResourceTracker::before_train() {
   last_ = usage();
-  log::info("Free memory of the host: {:.3g} GB.", free_memory());
+  log::info("Free memory of the host: {}.", humanize_bytes(free_memory()));
 }
 
 void HostResourceTracker::trigger() {
   const Usage before = std::exchange(last_, usage());
-  trainer().monitors().put_scalar("HostFreeMemory (GB)", free_memory());
+  trainer().monitors().put_scalar("HostFreeMemory (GB)",
+                                  static_cast<double>(free_memory()) / kGigabyte);
   const double wall = last_.wall_seconds - before.wall_seconds;
   if (wall <= 0) return;
   trainer().monitors().put_scalar("HostCPU (cores)",

@@ -160,9 +160,10 @@ TEST(EstimatedTimeLeftTest, SpeaksUntilTheLastEpoch) {
 
 TEST(ResourceTrackersTest, ReportWhatTheHostGives) {
   FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 1});
-  stdout_of([&] {
+  const std::string text = stdout_of([&] {
     trainer.train({PeakMemoryTracker(), HostResourceTracker(), GPUUtilizationTracker()});
   });
+  EXPECT_THAT(text, testing::ContainsRegex("Free memory of the host: [0-9.]+ [MGT]iB\\."));
   EXPECT_GT(trainer.monitors().get_latest("PeakMemory(MB)/cpu"), 1);
   EXPECT_GT(trainer.monitors().get_latest("HostFreeMemory (GB)"), 0);
   EXPECT_GE(trainer.monitors().get_latest("HostCPU (cores)"), 0);

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack::detail {
 namespace {
@@ -144,8 +145,9 @@ std::vector<std::string> OnnxGraph::nodes(const std::string& type,
 std::string OnnxGraph::serialize(int opset) const {
   const size_t bytes = nodes_.bytes().size() + initializers_.bytes().size();
   TP_CHECK(bytes < static_cast<size_t>(std::numeric_limits<int32_t>::max()), "export_onnx",
-           "the model takes {} bytes, and a file of this format holds 2 GiB. Use export_model().",
-           bytes);
+           "the model takes {}, and a file of this format holds less than 2 GiB. Use "
+           "export_model().",
+           humanize_bytes(bytes));
   ProtoWriter set, model;
   set.string(1, "");
   set.integer(2, opset);
