@@ -372,6 +372,9 @@ std::unique_ptr<Transfer> C10dGroup::start(int64_t collective, Function&& functi
   }
 }
 
+// Another thread has made the error. (A function of its own for tests/tsan.supp, which names it.)
+std::string describe_failed_transfer(const std::exception& error) { return describe(error); }
+
 void C10dGroup::wait(Transfer& transfer, int64_t collective) {
   const auto begun = Clock::now();
   const auto watch_at = begun + std::max<milliseconds>(timeout_ - kWatchBeforeTimeout, kSlice);
@@ -381,7 +384,7 @@ void C10dGroup::wait(Transfer& transfer, int64_t collective) {
     try {
       if (transfer.wait(kSlice)) break;
     } catch (const std::exception& error) {
-      fail_by_error(describe(error), collective);
+      fail_by_error(describe_failed_transfer(error), collective);
     }
     if (const auto news = signs_->news_against(collective)) fail_by(*news);
     if (Clock::now() >= begun + timeout_) fail_by_timeout(collective);
