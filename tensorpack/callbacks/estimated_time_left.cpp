@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/callbacks/estimated_time_left.h"
 
-#include <algorithm>
 #include <numeric>
 
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/stats.h"
 #include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());

@@ -4,7 +4,6 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -34,11 +33,6 @@ at::Tensor part_of(const std::string& name, const at::Tensor& whole, const Forei
            fmt::join(whole.sizes(), ", "), layout.parts);
   const int64_t size = whole.size(0) / layout.parts;
   return whole.narrow(0, layout.part * size, size).contiguous();
-}
-
-bool matches_any(const std::string& name, const std::vector<std::regex>& patterns) {
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const std::regex& pattern) { return std::regex_search(name, pattern); });
 }
 
 // The parts of ours that make one tensor of theirs.

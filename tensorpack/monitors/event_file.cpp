@@ -17,12 +17,6 @@ namespace fs = std::filesystem;
 constexpr size_t kHeaderSize = 12;  // the length and its checksum
 constexpr size_t kFooterSize = 4;
 
-// A checksum of bytes that contain checksums is weak: so it is not stored as it is.
-uint32_t masked_crc(std::string_view bytes) {
-  const uint32_t crc = crc32c(bytes);
-  return (crc >> 15 | crc << 17) + 0xA282EAD8U;
-}
-
 template <typename T>
 void put(std::string& bytes, T value) {
   char raw[sizeof value];
@@ -41,9 +35,9 @@ std::string to_record(std::string_view message) {
   std::string record;
   record.reserve(kHeaderSize + message.size() + kFooterSize);
   put<uint64_t>(record, message.size());
-  put(record, masked_crc(record));
+  put(record, masked_crc32c(record));
   record.append(message);
-  put(record, masked_crc(message));
+  put(record, masked_crc32c(message));
   return record;
 }
 
@@ -93,11 +87,11 @@ std::vector<std::string> read_events(const fs::path& path) {
   std::vector<std::string> events;
   std::string_view rest = bytes;
   while (rest.size() >= kHeaderSize + kFooterSize) {
-    if (get<uint32_t>(rest.substr(8)) != masked_crc(rest.substr(0, 8))) break;
+    if (get<uint32_t>(rest.substr(8)) != masked_crc32c(rest.substr(0, 8))) break;
     const auto size = get<uint64_t>(rest);
     if (size > rest.size() - kHeaderSize - kFooterSize) break;
     const std::string_view message = rest.substr(kHeaderSize, size);
-    if (get<uint32_t>(rest.substr(kHeaderSize + size)) != masked_crc(message)) break;
+    if (get<uint32_t>(rest.substr(kHeaderSize + size)) != masked_crc32c(message)) break;
     events.emplace_back(message);
     rest.remove_prefix(kHeaderSize + size + kFooterSize);
   }

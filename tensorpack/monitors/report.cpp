@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tensorpack/graph/trace.h"
+#include "tensorpack/monitors/earlier_files.h"
 #include "tensorpack/monitors/has_finished.h"
 #include "tensorpack/monitors/report/environment.h"
 #include "tensorpack/monitors/report/layers.h"
@@ -61,13 +62,8 @@ report::HistogramData to_data(const Histogram& histogram) {
 }
 
 fs::path free_name(const fs::path& path) {
-  const std::string name =
-      fmt::format("{}.{}", (path.parent_path() / path.stem()).string(), timestamp());
-  fs::path free = name + path.extension().string();
-  for (int i = 1; fs::exists(free); ++i) {
-    free = fmt::format("{}-{}{}", name, i, path.extension().string());
-  }
-  return free;
+  const fs::path begin = path.parent_path() / path.stem();
+  return free_path(fmt::format("{}.{}", begin.string(), timestamp()), path.extension().string());
 }
 
 template <typename Histories>

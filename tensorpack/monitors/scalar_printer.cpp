@@ -19,11 +19,6 @@ std::vector<std::regex> compile(const std::vector<std::string>& patterns) {
   return compiled;
 }
 
-bool matches_any(const std::string& name, const std::vector<std::regex>& patterns) {
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const std::regex& pattern) { return std::regex_search(name, pattern); });
-}
-
 }  // namespace
 
 ScalarPrinter::ScalarPrinter(ScalarPrinterOptions options)

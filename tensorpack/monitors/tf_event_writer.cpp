@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tensorpack/graph/dump.h"
+#include "tensorpack/monitors/earlier_files.h"
 #include "tensorpack/monitors/has_finished.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
@@ -32,9 +33,7 @@ std::vector<fs::path> event_files(const fs::path& dir) {
 
 // Of a training that is made again from the start.
 void move_away(const std::vector<fs::path>& files, const fs::path& dir) {
-  const std::string name = "events-" + timestamp();
-  fs::path folder = dir / name;
-  for (int i = 1; fs::exists(folder); ++i) folder = dir / fmt::format("{}-{}", name, i);
+  const fs::path folder = free_path(dir / ("events-" + timestamp()));
   fs::create_directories(folder);
   for (const fs::path& file : files) fs::rename(file, folder / file.filename());
   log::info("The event files of an earlier training are moved to '{}'.", folder.string());

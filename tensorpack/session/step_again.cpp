@@ -15,6 +15,7 @@
 #include "tensorpack/session/difference.h"
 #include "tensorpack/session/lowering.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/stats.h"
 #include "tensorpack/utils/thread_frame.h"
 #include "tensorpack/utils/timer.h"
 
@@ -152,12 +153,6 @@ int64_t bytes_made(const Trace& trace, const Node& node) {
     if (value.kind == ValueKind::kComputed) bytes += std::max<int64_t>(0, value.storage_bytes);
   });
   return bytes;
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 }  // namespace

@@ -48,4 +48,8 @@ std::uint32_t crc32c(std::string_view bytes) {
   return ~crc;
 }
 
+std::uint32_t masked_crc32c(std::string_view bytes) {
+  return std::rotr(crc32c(bytes), 15) + 0xA282EAD8U;
+}
+
 }  // namespace tensorpack

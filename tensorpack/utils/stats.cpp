@@ -10,6 +10,13 @@
 
 namespace tensorpack {
 
+double median(std::vector<double> values) {
+  TP_CHECK(!values.empty(), "median", "there is no value. Pass at least one.");
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 namespace {
 
 double ratio_of(std::int64_t part, std::int64_t whole) {

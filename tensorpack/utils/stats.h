@@ -5,8 +5,12 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <vector>
 
 namespace tensorpack {
+
+/// The value in the middle, and of two the larger. Throws Error if there is none.
+double median(std::vector<double> values);
 
 /// Count, sum, average and extremes of the values fed.
 class StatCounter {

@@ -94,6 +94,12 @@ TEST(OnlineMomentsTest, VarianceIsThatOfASample) {
   EXPECT_DOUBLE_EQ(moments.std() * moments.std(), 8.0 / 3);
 }
 
+TEST(MedianTest, IsTheValueInTheMiddleOrTheLargerOfTwo) {
+  EXPECT_EQ(median({3, 100, 1}), 3);
+  EXPECT_EQ(median({4, 1, 3, 2}), 3);
+  EXPECT_THROW(median({}), Error);
+}
+
 TEST(OnlineMomentsTest, OneValueHasNoVariance) {
   OnlineMoments moments;
   moments.feed(7);

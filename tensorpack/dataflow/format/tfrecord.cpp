@@ -24,11 +24,6 @@ namespace {
 constexpr int64_t kHeadBytes = 12;
 constexpr int64_t kTailBytes = 4;
 
-uint32_t masked_crc(std::string_view bytes) {
-  const uint32_t crc = crc32c(bytes);
-  return (crc >> 15 | crc << 17) + 0xa282ead8;
-}
-
 template <typename T>
 std::string_view bytes_of(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof(T)};
@@ -36,8 +31,8 @@ std::string_view bytes_of(const T& value) {
 
 void write_record(std::ostream& out, std::string_view values) {
   const auto length = static_cast<uint64_t>(values.size());
-  const uint32_t length_crc = masked_crc(bytes_of(length));
-  const uint32_t values_crc = masked_crc(values);
+  const uint32_t length_crc = masked_crc32c(bytes_of(length));
+  const uint32_t values_crc = masked_crc32c(values);
   out << bytes_of(length) << bytes_of(length_crc) << values << bytes_of(values_crc);
 }
 
@@ -86,7 +81,7 @@ struct TFRecords::Impl {
       uint32_t crc = 0;
       std::memcpy(&length, head.data(), sizeof(length));
       std::memcpy(&crc, head.data() + sizeof(length), sizeof(crc));
-      TP_CHECK(crc == masked_crc(bytes_of(length)), "TFRecords",
+      TP_CHECK(crc == masked_crc32c(bytes_of(length)), "TFRecords",
                "'{}' has a wrong checksum at offset {}, in the length of a record. It is damaged, "
                "or not a TFRecord file.",
                path.string(), offset);
@@ -112,7 +107,7 @@ struct TFRecords::Impl {
     file.read(reinterpret_cast<char*>(&crc), sizeof(crc));
     TP_CHECK(file.good(), "TFRecords", "'{}' cannot be read at offset {}. Get the file again.",
              path.string(), record.offset);
-    TP_CHECK(crc == masked_crc(bytes_view(values)), "TFRecords",
+    TP_CHECK(crc == masked_crc32c(bytes_view(values)), "TFRecords",
              "'{}' has a wrong checksum in the record at offset {} ({} bytes). Get the file again, "
              "or leave such records out with .on_error = OnError::kSkip.",
              path.string(), record.offset, record.length);

@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "tensorpack/utils/processor.h"
+
 namespace tensorpack::detail {
 namespace {
 
@@ -162,17 +164,12 @@ template <typename T>
                                                const PixelTarget<T>& to, Pixel* blended) {
   resample_all(from, plan, to, blended);
 }
-bool has_avx2() {
-  static const bool answer = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return answer;
-}
 #else
 template <typename T>
 void resample_avx2(const PixelRows& from, const Plan& plan, const PixelTarget<T>& to,
                    Pixel* blended) {
   resample_all(from, plan, to, blended);
 }
-bool has_avx2() { return false; }
 #endif
 
 }  // namespace
