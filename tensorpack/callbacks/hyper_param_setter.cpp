@@ -33,6 +33,11 @@ void HyperParamSetter::setup_graph() {
 
 void HyperParamSetter::before_train() { HyperParamSetter::trigger(); }
 
+// Before trigger(), which changes it for the next epoch.
+void HyperParamSetter::after_epoch() {
+  trainer().monitors().put_scalar(param().readable_name(), param().get_value());
+}
+
 void HyperParamSetter::trigger() {
   std::optional<double> value;
   if (is_decided_by_chief() && trainer().processes() != nullptr) {

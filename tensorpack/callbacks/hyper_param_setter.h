@@ -12,13 +12,15 @@
 namespace tensorpack {
 
 /// Sets a hyper-parameter before training and whenever triggered. A change is told in the log, once
-/// an epoch at most. Runs in every process; derive from it and say what the value is.
+/// an epoch at most; the value at the end of every epoch is reported as a scalar of its name. Runs
+/// in every process; derive from it and say what the value is.
 class HyperParamSetter : public Callback {
  public:
   explicit HyperParamSetter(AnyHyperParam param);
 
   void setup_graph() override;
   void before_train() override;
+  void after_epoch() override;
   void trigger() override;
   /// The value, if checkpoints do not have it anyway.
   std::string save_state() const override;

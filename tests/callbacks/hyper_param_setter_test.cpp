@@ -63,6 +63,21 @@ TEST(ScheduledHyperParamSetterTest, AssignsAtItsPointsAndNowhereElse) {
               ElementsAre(Pair(10, 0.3), Pair(20, 0.4), Pair(30, 0.5)));
 }
 
+TEST(ScheduledHyperParamSetterTest, ReportsTheValueThatEachEpochHad) {
+  for (const bool step_based : {false, true}) {
+    FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 4});
+    double knob = 1;
+    stdout_of([&] {
+      trainer.train({ScheduledHyperParamSetter(ObjAttrParam("knob", knob), {{0, 0.5}, {2, 0.25}},
+                                               {.step_based = step_based})});
+    });
+    // After a step, the value is that of the next one.
+    const double at_two = step_based ? 0.25 : 0.5;
+    EXPECT_THAT(trainer.monitors().get_history("knob"),
+                ElementsAre(Pair(1, 0.5), Pair(2, at_two), Pair(3, 0.25), Pair(4, 0.25)));
+  }
+}
+
 TEST(ScheduledHyperParamSetterTest, ATrainingThatStartsLateGetsWhatThePointsLedTo) {
   const LoopState late{.steps_per_epoch = 1, .starting_epoch = 90, .max_epoch = 95};
   EXPECT_THAT(assignments(late,
