@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
@@ -30,16 +31,16 @@ std::vector<std::string> watched_scalars(TrainerBase& trainer, const std::string
   const std::vector<Op> ops = ops_of(trainer);
   for (const std::string& name : names) {
     if (std::ranges::any_of(ops, [&](const Op& op) { return is_scalar_of(op, name); })) continue;
-    std::vector<std::string> known;
+    std::set<std::string> known;
     for (const Op& op : ops) {
       for (const auto& [output, spec] : op.outputs()) {
-        if (spec.shape.empty()) known.push_back(output);
+        if (spec.shape.empty()) known.insert(output);
       }
     }
     log::warning(
         "[{0}] nobody looks whether the cost is finite: no step gives a scalar '{1}'. {2} Pass its "
         "name, {0}({{.tensor = ...}}), or override cost_names() of the trainer.",
-        where, name, did_you_mean(name, known));
+        where, name, did_you_mean(name, {known.begin(), known.end()}));
   }
   return names;
 }

@@ -155,7 +155,7 @@ ExportedProgram export_program(PredictConfig config) {
   const TowerHandle tower =
       define_tower(graph, {.is_training = false},
                    {.op_name = "export", .inputs = config.inputs, .function = config.tower_func});
-  if (config.session_init) config.session_init->init(graph);
+  detail::init_variables(config, graph);
   graph.finalize();
   const OnlinePredictor checked(
       graph, tower,

@@ -80,7 +80,8 @@ std::vector<Variable*> CallScope::trainable(const std::string& regex) {
   }
   TP_CHECK(!known.empty(), "trainable",
            "the model has no trainable variable. Create some in the tower function, with a layer "
-           "or get_variable().");
+           "or get_variable(); a torch::nn module becomes part of the graph by adopt(), with the "
+           "members that it has registered.");
   throw make_error("trainable", "no trainable variable matches '{}'. {}", regex,
                    did_you_mean(regex, known));
 }

@@ -49,6 +49,22 @@ struct AdoptedModules {
   std::map<std::string, std::shared_ptr<Module>> by_path = {};
 };
 
+// Libtorch clones modules that derive from torch::nn::Cloneable.
+std::shared_ptr<Module> clone_of(const Module& module, const std::string& path,
+                                 c10::Device device) {
+  try {
+    return module.clone(device);
+  } catch (const c10::Error& error) {
+    throw make_error(
+        "adopt",
+        "a tower with variables of its own needs a copy of the module '{}', and libtorch makes "
+        "none: {} Make the members in its reset(); or share the variables between towers "
+        "(SyncMultiGPUTrainerParameterServer), or train in several processes "
+        "(DistributedTrainer).",
+        path, error.what_without_backtrace());
+  }
+}
+
 // The module that towers with this prefix call, made a part of the graph by the first of them.
 std::shared_ptr<Module> module_of_tower(CallScope& call, const std::string& path,
                                         const std::shared_ptr<Module>& module) {
@@ -58,7 +74,7 @@ std::shared_ptr<Module> module_of_tower(CallScope& call, const std::string& path
   if (kept) return kept;
   std::shared_ptr<Module> own = module;
   if (!prefix.empty()) {
-    own = module->clone(call.options().device);
+    own = clone_of(*module, path, call.options().device);
   } else {
     own->to(call.options().device);
   }

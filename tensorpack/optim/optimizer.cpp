@@ -27,10 +27,12 @@ std::vector<at::Tensor> differentiate(const at::Tensor& cost,
     return torch::autograd::grad({cost}, tensors, {}, /*retain_graph=*/keep_history,
                                  /*create_graph=*/false, /*allow_unused=*/true);
   } catch (const std::exception& error) {
-    TP_CHECK(std::string_view(error.what()).find("a second time") == std::string_view::npos,
-             "minimize",
-             "the forward pass was differentiated before, and given back. Compute the gradients of "
-             "all costs first, with compute_gradients(), and then apply_gradients() each.");
+    TP_CHECK(
+        std::string_view(error.what()).find("a second time") == std::string_view::npos, "minimize",
+        "the forward pass was differentiated before, and given back. A tower function calls no "
+        ".backward(): it returns the cost, and the trainer does the rest. Of several costs, "
+        "compute the gradients of all first, with compute_gradients(), and then "
+        "apply_gradients() each.");
     throw;
   }
 }

@@ -55,7 +55,7 @@ MultiTowerOfflinePredictor::MultiTowerOfflinePredictor(PredictConfig config,
                       .inputs = config.inputs,
                       .function = config.tower_func}));
   }
-  if (config.session_init) config.session_init->init(*graph);
+  detail::init_variables(config, *graph);
   graph->finalize();
   for (const TowerHandle& tower : towers) {
     predictors_.push_back(make_predictor(graph, tower, config));

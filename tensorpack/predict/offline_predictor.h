@@ -36,6 +36,11 @@ struct PredictConfig {
   GraphOptions graph = {};
 };
 
+namespace detail {
+/// Gives the variables of the model their values, or tells that they keep their first ones.
+void init_variables(const PredictConfig& config, Graph& graph);
+}  // namespace detail
+
 /// A predictor with a graph, variables and a session of its own, which copies of it share. Several
 /// threads may call it: runs happen one after the other. For runs at the same time see
 /// MultiTowerOfflinePredictor.

@@ -113,6 +113,16 @@ void check_same_model(const Graph& graph, const Unmatched& missing, const Unmatc
       join(unused.weights), join(missing.weights));
 }
 
+// Of an optimizer's state every variable of the model has a share.
+std::string first_of(std::vector<std::string> names) {
+  constexpr size_t kMost = 4;
+  if (names.size() > kMost) {
+    names.resize(kMost);
+    names.emplace_back("...");
+  }
+  return join(names);
+}
+
 void tell(const Unmatched& missing, const Unmatched& unused) {
   if (!missing.weights.empty()) {
     log::warning("What is restored has no value for {} of the graph, left as before: {}.",
@@ -128,7 +138,7 @@ void tell(const Unmatched& missing, const Unmatched& unused) {
         "Of what only training needs (see RestoreOptions::training_state), {} of the graph began "
         "anew ({}), and {} of what is restored stayed unused ({}).",
         counted(std::ssize(missing.training_only), "variable"), join(missing.training_only),
-        counted(std::ssize(unused.training_only), "value"), join(unused.training_only));
+        counted(std::ssize(unused.training_only), "value"), first_of(unused.training_only));
   }
 }
 

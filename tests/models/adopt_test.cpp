@@ -101,6 +101,25 @@ TEST(AdoptTest, ATowerWithVariablesOfItsOwnHasAClone) {
   EXPECT_FALSE(replica.is_saved());
 }
 
+// As most modules outside libtorch are written: not a torch::nn::Cloneable.
+struct PlainModule final : torch::nn::Module {
+  PlainModule() { linear = register_module("linear", torch::nn::Linear(3, 1)); }
+  Tensor forward(const Tensor& x) { return linear->forward(x); }
+  torch::nn::Linear linear = nullptr;
+};
+
+TEST(AdoptTest, AModuleThatCannotBeClonedIsAnErrorWhereATowerNeedsItsOwn) {
+  Graph graph;
+  const TowerFunc function = [module = std::make_shared<PlainModule>()](const Tensor& x) {
+    return adopt("net", module)->forward(x).square().mean();
+  };
+  define_training(graph, function, {.name = "tower0", .total = 2});
+  EXPECT_ERROR(
+      define_training(graph, function,
+                      {.name = "tower1", .index = 1, .total = 2, .variable_prefix = "tower1/"}),
+      "[adopt] a tower with variables of its own needs a copy of the module 'net'");
+}
+
 TEST(AdoptTest, AnyNameIsFree) {
   Graph graph;
   torch::nn::Linear linear(3, 1);

@@ -9,6 +9,7 @@
 #include "tensorpack/models/batch_norm.h"
 #include "tensorpack/models/dropout.h"
 #include "tensorpack/utils/error.h"
+#include "tests/support/capture.h"
 
 namespace tensorpack {
 namespace {
@@ -41,6 +42,15 @@ TEST(OfflinePredictorTest, PredictsWithRestoredVariablesInPredictionMode) {
   ASSERT_EQ(values.size(), 2);
   EXPECT_EQ(values[0].item<float>(), 9.0F * 14 / 4);
   EXPECT_TRUE(at::equal(values[1], 3 * x));
+}
+
+TEST(OfflinePredictorTest, AModelThatNothingIsRestoredToIsToldOf) {
+  PredictConfig untrained = config({"x"}, {"logits"});
+  untrained.session_init = {};
+  const char* told = "No session_init is given: the model has the first values of its 1 variable.";
+  EXPECT_THAT(stdout_of([&] { OfflinePredictor(std::move(untrained)); }), HasSubstr(told));
+  EXPECT_THAT(stdout_of([&] { OfflinePredictor(config({"x"}, {"logits"})); }),
+              testing::Not(HasSubstr(told)));
 }
 
 TEST(OfflinePredictorTest, InputsThatOutputsDoNotNeedMayBeLeftOut) {

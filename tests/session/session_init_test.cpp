@@ -98,6 +98,16 @@ TEST_F(SessionInitTest, WhatOnlyTrainingNeedsIsNotMissedOnEitherSide) {
                              "value of what is restored stayed unused (V/slot)."));
 }
 
+TEST_F(SessionInitTest, OfManyUnusedSlotsTheFirstAreNamed) {
+  Checkpoint checkpoint{.variables = {{"W", at::zeros({2, 3})}, {"mean", at::zeros({3})}}};
+  for (const char* slot : {"a", "b", "c", "d", "e"}) {
+    checkpoint.variables[slot] = at::zeros({1});
+    checkpoint.training_only.insert(slot);
+  }
+  EXPECT_THAT(stdout_of([&] { restore_checkpoint(graph_, checkpoint); }),
+              HasSubstr("and 5 values of what is restored stayed unused (a, b, c, d, ...)."));
+}
+
 TEST_F(SessionInitTest, StrictMeansThatBothSidesHaveTheSame) {
   const NamedTensors all{{"W", at::zeros({2, 3})},
                          {"W/Momentum", at::zeros({2, 3})},

@@ -217,7 +217,19 @@ TEST(TrainConfigTest, NothingToTrainIsAnError) {
   config.model.build_graph = [](const at::Tensor& x, const at::Tensor& y) {
     return (x - y).square().mean();
   };
-  EXPECT_THAT(error_of(std::move(config)), HasSubstr("the model has no trainable variable."));
+  EXPECT_THAT(error_of(std::move(config)),
+              testing::AllOf(HasSubstr("the model has no trainable variable."),
+                             HasSubstr("a torch::nn module becomes part of the graph by adopt()")));
+}
+
+TEST(TrainConfigTest, ATowerFunctionThatDifferentiatesIsToldToReturnTheCost) {
+  TrainConfig config = good_config();
+  config.model.build_graph = [](const at::Tensor& x, const at::Tensor& y) {
+    const at::Tensor cost = (get_variable("w", {}) * x - y).square().mean();
+    cost.backward();
+    return cost;
+  };
+  EXPECT_THAT(error_of(std::move(config)), HasSubstr("A tower function calls no .backward()"));
 }
 
 TEST(TrainConfigTest, CostThatDependsOnNoVariableIsAnError) {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "tensorpack/callbacks/callback_factory.h"
+#include "tensorpack/callbacks/stop_at_nan.h"
 #include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/train/single_cost_trainer.h"
@@ -210,6 +211,24 @@ TEST(TowerTrainerTest, EachOpTakesABatchOfItsOwn) {
   const at::Tensor second = trainer.sess().run(b, {"x"})[0];
   EXPECT_EQ(first[0].item<double>(), -1);
   EXPECT_EQ(second[0].item<double>(), -0.5);
+}
+
+class TwoOpsTrainer final : public TowerTrainer {
+ public:
+  TwoOpsTrainer() {
+    setup_tower(linear_inputs(), FeedInput(linear_data()), linear_cost);
+    define("a", {});
+    define("b", {});
+  }
+  void run_step() override {}
+};
+
+TEST(TowerTrainerTest, AScalarOfSeveralOpsIsNamedOnceAmongTheKnown) {
+  const std::string log = stdout_of([] {
+    TwoOpsTrainer().train(
+        {.callbacks = {StopAtNaN({.tensor = "loss"})}, .steps_per_epoch = 0, .max_epoch = 1});
+  });
+  EXPECT_THAT(log, HasSubstr("'loss'. Did you mean 'cost'? Known: cost. Pass its name"));
 }
 
 TEST(NoOpTrainerTest, RunsHooksAndCountersButNoUpdate) {

@@ -57,7 +57,8 @@ void FlowStream::check_progress(bool has_datapoints) const {
   TP_CHECK(
       has_datapoints, where_,
       "pass {} of the dataflow has no datapoints, so going on would never yield one. Check what "
-      "the flow reads, what map() drops, and whether a batch is larger than a pass.",
+      "the flow reads, what map() drops, whether a batch is larger than a pass, and that a flow "
+      "of your own goes back to its beginning in start().",
       pass_);
 }
 
