@@ -24,6 +24,22 @@ FromGenerator squares() {
   });
 }
 
+// A source of one's own: a class.
+class Countdown final : public DataFlow {
+ public:
+  explicit Countdown(int64_t from) : from_(from), left_(from) {}
+  void start(int64_t /*pass*/) override { left_ = from_; }
+  std::optional<DataPoint> next() override {
+    if (left_ == 0) return std::nullopt;
+    return DataPoint{number(left_--)};
+  }
+  std::optional<int64_t> size() const override { return from_; }
+
+ private:
+  int64_t from_;
+  int64_t left_;
+};
+
 // What a map function that needs random numbers looks like.
 DataPoint jitter(DataPoint point, Rng& rng) {
   const double shift = static_cast<double>(rng.below(1000)) / 1000;
@@ -43,7 +59,8 @@ void combined() {
   DataFlowPtr both = concat({squares(), squares() | take(10)});
   DataFlowPtr pairs = join({squares() | select({0}), squares() | select({1})});
   DataFlowPtr mixed = random_choose({squares(), squares() | repeat()}, {.weights = {1, 3}});
-  for (DataFlow* flow : {both.get(), pairs.get(), mixed.get()}) {
+  DataFlowPtr counted = Countdown(10) | batch(5);
+  for (DataFlow* flow : {both.get(), pairs.get(), mixed.get(), counted.get()}) {
     fmt::print("{}\n", describe(*flow->next()));
   }
 }

@@ -22,14 +22,16 @@ ModelDesc fashion_model() {
 }
 
 int main() {
-  set_logger_dir("train_log/readme");
-  TrainConfig config{
-      .model = fashion_model(),
-      .data = QueueInput(FashionMnist("train") | shuffle(10'000) | batch(128)),
-      .callbacks = {ModelSaver(),
-                    InferenceRunner(FashionMnist("test") | batch(256, {.remainder = true}),
-                                    {ScalarStats({"accuracy", "cost"})})},
-      .max_epoch = 10,
-  };
-  launch_train_with_config(std::move(config), SimpleTrainer());
+  return run_main([] {  // ends an error, or Ctrl-C, with its message and a status
+    set_logger_dir("train_log/readme");
+    TrainConfig config{
+        .model = fashion_model(),
+        .data = QueueInput(FashionMnist("train") | shuffle(10'000) | batch(128)),
+        .callbacks = {ModelSaver(),
+                      InferenceRunner(FashionMnist("test") | batch(256, {.remainder = true}),
+                                      {ScalarStats({"accuracy", "cost"})})},
+        .max_epoch = 10,
+    };
+    launch_train_with_config(std::move(config), SimpleTrainer());
+  });
 }

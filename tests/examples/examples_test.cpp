@@ -174,6 +174,14 @@ TEST_F(ExamplesTest, AModuleOfLibtorchLearnsToClassify) {
   EXPECT_GT(std::stod(output.substr(last + 21)), 0.7);
 }
 
+TEST_F(ExamplesTest, LayersThatShareWeightsLearnToCompare) {
+  const std::string output = run("layers", {});
+  if (skipped_) GTEST_SKIP() << "the examples are not built";
+  const size_t last = output.rfind("validation_accuracy: ");
+  ASSERT_NE(last, std::string::npos) << output;
+  EXPECT_GT(std::stod(output.substr(last + 21)), 0.95);
+}
+
 TEST_F(ExamplesTest, DevicesTrainsAndTalksAlone) {
   run("devices", {"processes", "--logdir", logdir_});
   if (skipped_) GTEST_SKIP() << "the examples are not built";

@@ -92,6 +92,21 @@ void train_what_is_no_variable() {
   train([&](const at::Tensor& x, const at::Tensor& y) { return linear_cost(x * a * b, y); });
 }
 
+void train_a_module_that_is_not_adopted() {
+  const at::Tensor parameter = at::ones({}).requires_grad_();
+  train([&](const at::Tensor& x, const at::Tensor& y) {
+    return (x * parameter - y).square().mean();
+  });
+}
+
+void differentiate_the_cost() {
+  train([](const at::Tensor& x, const at::Tensor& y) {
+    const at::Tensor cost = linear_cost(x, y);
+    cost.backward();
+    return cost;
+  });
+}
+
 // As torch::optim does it.
 void train_beside_the_graph() {
   const std::vector<at::Tensor> parameters = {at::ones({2}).requires_grad_(),
@@ -192,6 +207,8 @@ TEST(TowerRulesTest, WhoBreaksARuleIsToldWhatTheTutorialSays) {
       {"State that towers must not share", share_a_towers_variable},
       {"Only what gradients train is trainable", predict_with_a_local_variable},
       {"Everything that requires gradients", train_what_is_no_variable},
+      {"Modules of `torch::nn` come in", train_a_module_that_is_not_adopted},
+      {"The cost is returned", differentiate_the_cost},
       {"Variables are trained by optimizers", train_beside_the_graph},
       {"Names follow from scopes", name_by_tower},
       {"A tower is opened outside", open_a_tower_in_a_scope},
