@@ -75,7 +75,8 @@ void BestSaver::take_best_of_file() {
 void BestSaver::after_triggers() {
   if (!std::exchange(is_due_, false)) return;
   if (!trainer().monitors().contains(stat_)) {
-    log::warning("[{}] '{}' was not reported yet: nothing is saved.", name(), stat_);
+    log::warning("[{}] '{}' was not reported yet: nothing is saved. {}", name(), stat_,
+                 trainer().monitors().nearest_names(stat_));
     return;
   }
   forget_unwritten();

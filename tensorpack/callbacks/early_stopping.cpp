@@ -20,7 +20,8 @@ EarlyStopping::EarlyStopping(EarlyStoppingOptions options) : options_(std::move(
 void EarlyStopping::trigger() {
   const Monitors& monitors = trainer().monitors();
   if (!monitors.contains(options_.stat_name)) {
-    log::warning("[EarlyStopping] '{}' was not reported yet.", options_.stat_name);
+    log::warning("[EarlyStopping] '{}' was not reported yet. {}", options_.stat_name,
+                 monitors.nearest_names(options_.stat_name));
     return;
   }
   const auto [step, value] = monitors.get_history(options_.stat_name).back();

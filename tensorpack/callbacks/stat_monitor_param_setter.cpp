@@ -24,8 +24,8 @@ StatMonitorParamSetter::StatMonitorParamSetter(AnyHyperParam param,
 std::optional<double> StatMonitorParamSetter::next_value() {
   const Monitors& monitors = trainer().monitors();
   if (!monitors.contains(options_.stat_name)) {
-    log::warning("[StatMonitorParamSetter] '{}' was not reported yet: nothing is decided.",
-                 options_.stat_name);
+    log::warning("[StatMonitorParamSetter] '{}' was not reported yet: nothing is decided. {}",
+                 options_.stat_name, monitors.nearest_names(options_.stat_name));
     return std::nullopt;
   }
   const auto [step, value] = monitors.get_history(options_.stat_name).back();

@@ -81,10 +81,14 @@ const std::vector<std::pair<int64_t, double>>& Monitors::get_history(
     const std::string& name) const {
   auto found = history_.find(name);
   if (found != history_.end()) return found->second;
+  throw make_error("monitors", "no scalar named '{}' has been reported yet. {}", name,
+                   nearest_names(name));
+}
+
+std::string Monitors::nearest_names(const std::string& name) const {
   std::vector<std::string> known;
   for (const auto& entry : history_) known.push_back(entry.first);
-  throw make_error("monitors", "no scalar named '{}' has been reported yet. {}", name,
-                   did_you_mean(name, known));
+  return did_you_mean(name, known);
 }
 
 void Monitors::claim(const std::string& name, const std::string& owner) {

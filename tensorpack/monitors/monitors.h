@@ -45,6 +45,8 @@ class Monitors {
   /// Every (global_step, value) of this run, oldest first; throws as get_latest() does.
   const std::vector<std::pair<int64_t, double>>& get_history(const std::string& name) const;
   bool contains(const std::string& name) const { return history_.contains(name); }
+  /// For a message about a name that is not there: "Did you mean 'cost'?"
+  std::string nearest_names(const std::string& name) const;
 
   OwnedList<MonitorBase>& all() { return monitors_; }
 

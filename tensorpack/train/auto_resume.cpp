@@ -57,7 +57,10 @@ AutoResumeTrainConfig::AutoResumeTrainConfig(TrainConfig config, AutoResumeOptio
   }
   auto newest = load_newest_checkpoint(*dir);
   if (!newest) {
-    log::info("There is no checkpoint in '{}': training starts from the beginning.", dir->string());
+    log::info(
+        "There is no checkpoint in '{}' (a ModelSaver writes them): training starts from the "
+        "beginning.",
+        dir->string());
     return;
   }
   const auto steps_done = steps_done_in_epoch(*newest);

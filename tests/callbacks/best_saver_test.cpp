@@ -64,8 +64,9 @@ TEST_F(BestSaverTest, ANumberThatIsNoneBlocksNothing) {
 }
 
 TEST_F(BestSaverTest, AScalarThatIsNotReportedIsAWarning) {
-  EXPECT_THAT(train({MinSaver("error", here_)}, 1), HasSubstr("'error' was not reported yet"));
-  EXPECT_FALSE(fs::exists(dir_ / "min-error.safetensors"));
+  EXPECT_THAT(train({report({1}), MinSaver("errors", here_)}, 1),
+              HasSubstr("'errors' was not reported yet: nothing is saved. Did you mean 'error'?"));
+  EXPECT_FALSE(fs::exists(dir_ / "min-errors.safetensors"));
 }
 
 // Behind a ModelSaver, whose checkpoint has the best of the epoch before.
