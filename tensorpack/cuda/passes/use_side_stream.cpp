@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Note [A side stream]
-// Much of a backward pass is awaited by the update alone. In a small network it leaves most of the
-// device idle, so it is issued to a stream of its own, off the path that everything else waits for:
+// Much of a backward pass is awaited by the update alone. Kernels of small and middling networks
+// leave room on the device, so it is issued to a stream of its own, off the path that everything
+// else waits for. That path has the higher priority where the step is captured.
 //
 // - A node leaves the path if no later convolution or product of matrices depends on it, and there
 //   is one to run beside before its results are needed. Gradients of weights do, those of inputs do
