@@ -11,6 +11,7 @@
 
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/graph.h"
+#include "tensorpack/graph/operator_watch.h"
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/error.h"
@@ -47,6 +48,11 @@ std::vector<Member> members_of(const Module& module) {
 // The modules of a graph, by their paths with the prefix of the towers that call them.
 struct AdoptedModules {
   std::map<std::string, std::shared_ptr<Module>> by_path = {};
+
+  bool contain(const std::shared_ptr<Module>& module) const {
+    return std::any_of(by_path.begin(), by_path.end(),
+                       [&](const auto& entry) { return entry.second == module; });
+  }
 };
 
 // Libtorch clones modules that derive from torch::nn::Cloneable.
@@ -58,11 +64,22 @@ std::shared_ptr<Module> clone_of(const Module& module, const std::string& path,
     throw make_error(
         "adopt",
         "a tower with variables of its own needs a copy of the module '{}', and libtorch makes "
-        "none: {} Make the members in its reset(); or share the variables between towers "
+        "none. Make it in the tower function, which every tower calls: adopt(name, "
+        "std::make_shared<Net>()). Or share the variables between towers "
         "(SyncMultiGPUTrainerParameterServer), or train in several processes "
-        "(DistributedTrainer).",
+        "(DistributedTrainer). By libtorch: {}",
         path, error.what_without_backtrace());
   }
+}
+
+// A replica begins with what the first tower has.
+void begin_as_original(const Graph& graph, const Variable& variable) {
+  if (!variable.is_replica()) return;
+  const Variable* original = graph.variables().find(variable.tower_free_name());
+  if (original == nullptr) return;
+  const Unwatched unwatched;
+  const at::NoGradGuard no_grad;
+  variable.tensor.copy_(original->tensor);
 }
 
 // The module that towers with this prefix call, made a part of the graph by the first of them.
@@ -70,19 +87,20 @@ std::shared_ptr<Module> module_of_tower(CallScope& call, const std::string& path
                                         const std::shared_ptr<Module>& module) {
   Graph& graph = call.graph();
   const std::string& prefix = call.options().variable_prefix;
-  std::shared_ptr<Module>& kept = graph.attached<AdoptedModules>().by_path[prefix + path];
-  if (kept) return kept;
+  auto& modules = graph.attached<AdoptedModules>();
+  if (const auto& kept = modules.by_path[prefix + path]) return kept;
   std::shared_ptr<Module> own = module;
-  if (!prefix.empty()) {
+  // One that the function has just made needs no copy.
+  if (!prefix.empty() && modules.contain(module)) {
     own = clone_of(*module, path, call.options().device);
   } else {
     own->to(call.options().device);
   }
   for (const Member& member : members_of(*own)) {
-    graph.adopt_variable(path + "/" + member.name, member.tensor, member.role, prefix);
+    begin_as_original(
+        graph, graph.adopt_variable(path + "/" + member.name, member.tensor, member.role, prefix));
   }
-  kept = own;
-  return own;
+  return modules.by_path[prefix + path] = own;
 }
 
 }  // namespace

@@ -26,7 +26,8 @@ std::shared_ptr<torch::nn::Module> adopt_module(const std::string& name,
 /// the scope `name`: "linear/weight", "net/0/bias". They are trained, saved and restored like any
 /// other, and begin with the values the module has. Returns the module to call, which trains or
 /// predicts as the tower does: the module itself in the first tower and in those that share its
-/// variables, a clone in a tower with variables of its own.
+/// variables; in a tower with variables of its own a clone, or the module itself if the tower
+/// function has just made it.
 ///
 /// Takes a module holder such as torch::nn::Linear or torch::nn::Sequential, or a shared_ptr.
 /// Scopes that replace variables (freeze_variables() and the like) do not see a module's.

@@ -120,6 +120,23 @@ TEST(AdoptTest, AModuleThatCannotBeClonedIsAnErrorWhereATowerNeedsItsOwn) {
       "[adopt] a tower with variables of its own needs a copy of the module 'net'");
 }
 
+TEST(AdoptTest, ATowerWithVariablesOfItsOwnKeepsTheModuleThatTheFunctionMakesForIt) {
+  Graph graph;
+  const TowerFunc function = [](const Tensor& x) {
+    return adopt("net", std::make_shared<PlainModule>())->forward(x).square().mean();
+  };
+  define_training(graph, function, {.name = "tower0", .total = 2});
+  const TowerHandle second = define_training(
+      graph, function, {.name = "tower1", .index = 1, .total = 2, .variable_prefix = "tower1/"});
+  const Tensor original = graph.variables().at("net/linear/weight").tensor;
+  const Tensor replica = graph.variables().at("tower1/net/linear/weight").tensor;
+  EXPECT_TRUE(at::equal(original, replica)) << "it begins as the first one";
+  EXPECT_FALSE(original.is_alias_of(replica));
+  Session session(graph);
+  session.run(second.op(), {}, {{"x", at::ones({4, 3})}});
+  EXPECT_FALSE(at::equal(original, replica)) << "each is trained by its tower";
+}
+
 TEST(AdoptTest, AnyNameIsFree) {
   Graph graph;
   torch::nn::Linear linear(3, 1);

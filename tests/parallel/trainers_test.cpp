@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several towers give the numbers of one.
 #include <gmock/gmock.h>
+#include <torch/nn/modules/linear.h>
 
 #include "tests/parallel/towers.h"
 #include "tests/support/throws.h"
@@ -60,6 +61,24 @@ INSTANTIATE_TEST_SUITE_P(Zoo, ManyTowersTest, testing::ValuesIn(all_cases()),
 TEST(TrainersTest, FourTowersEqualOne) {
   expect_close(train(replicated(4), cost_of(mlp), {2}), train(one_tower(), cost_of(mlp), {8}),
                1e-4);
+}
+
+// As users write modules: libtorch cannot clone it.
+struct PlainModule final : torch::nn::Module {
+  PlainModule() { fc = register_module("fc", torch::nn::Linear(144, 3)); }
+  at::Tensor forward(const at::Tensor& image) { return fc->forward(image.flatten(1)); }
+  torch::nn::Linear fc = nullptr;
+};
+
+TEST(TrainersTest, TowersWithAModuleThatTheFunctionMakesEqualOne) {
+  const TowerFunc cost = cost_of([](const at::Tensor& image) {
+    return adopt("net", std::make_shared<PlainModule>())->forward(image);
+  });
+  const auto train_seeded = [&](auto trainer, int64_t batch_size) {
+    torch::manual_seed(3);
+    return train(std::move(trainer), cost, {batch_size});
+  };
+  expect_close(train_seeded(replicated(2), 4), train_seeded(one_tower(), 8), 1e-4);
 }
 
 TEST(TrainersTest, TheParameterServerEqualsReplication) {
