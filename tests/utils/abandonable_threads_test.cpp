@@ -59,7 +59,7 @@ TEST(AbandonableThreadsTest, WhenASignalIsPendingAStuckOneIsLeftBehindWithWhatIt
                 AbandonableThreads threads("test");
                 threads.start([used = std::move(used), stuck = lets_go.get_future().share()] {
                   stuck.wait();
-                  used->set_value_at_thread_exit();
+                  used->set_value();
                 });
               }),
               HasSubstr("test still waits for its data: it is left behind."));
