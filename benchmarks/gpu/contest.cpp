@@ -18,6 +18,7 @@ constexpr const char* kOurs = "ours";
 constexpr int kStepsIssued = 5;
 
 std::string title(const std::string& peer) {
+  if (peer.starts_with(kWithout)) return "ours " + peer;
   static const std::map<std::string, std::string> titles = {
       {"eager", "PyTorch eager"},
       {"cuda_graph", "PyTorch, the step in a CUDA graph"},
@@ -51,9 +52,12 @@ double median_cpu_seconds(const PeerProcess& process, int repetitions) {
 
 }  // namespace
 
-PeerProcess Contest::start_ours(const std::string& task) const {
+PeerProcess Contest::start_ours(const std::string& task, const std::string& without) const {
   std::vector<std::string> command = {std::filesystem::read_symlink("/proc/self/exe").string(),
                                       "--serve", task, "--device", options_.device};
+  if (!without.empty()) {
+    command.insert(command.begin(), {"env", "TENSORPACK_BENCH_WITHOUT=" + without});
+  }
   if (task_.tiny) command.emplace_back("--tiny");
   if (!options_.profiles.empty()) command.insert(command.end(), {"--profile", options_.profiles});
   return PeerProcess(std::move(command));
@@ -62,6 +66,7 @@ PeerProcess Contest::start_ours(const std::string& task) const {
 PeerProcess Contest::start_peer(const std::string& name) const {
   if (name == "device_data") return start_ours(task_.jpeg_data ? "resnet50" : "cifar128");
   if (name == "keeping") return start_ours("resnet50");
+  if (name.starts_with(kWithout)) return start_ours(task_.name, name.substr(kWithout.size()));
   std::vector<std::string> arguments = {"--task",      task_.model,
                                         "--mode",      name,
                                         "--batch",     std::to_string(task_.batch),

@@ -70,7 +70,7 @@ class Contest {
                  const Stopwatch& watch);
   Processes start(const std::vector<std::string>& names, int64_t parameters);
   PeerProcess start_peer(const std::string& name) const;
-  PeerProcess start_ours(const std::string& task) const;
+  PeerProcess start_ours(const std::string& task, const std::string& without = "") const;
   void ask_for_memory(const std::string& name, const PeerProcess& process);
   void profile(const std::string& name, const PeerProcess& process) const;
   const Result& result(const std::string& name, const Stopwatch& watch);

@@ -56,7 +56,10 @@ class Program {
  public:
   Program(Suite& suite, const Flags& flags) : suite_(suite), flags_(flags) {}
 
-  void add(const GpuTask& task) {
+  void add(GpuTask task) {
+    for (const std::string& peer : flags_.peers) {
+      if (peer.starts_with(kWithout)) task.peers.push_back(peer);
+    }
     auto contest = std::make_shared<Contest>(task, flags_.contest);
     for (const std::string& peer : task.peers) {
       add(entry_name(task, peer), contest, peer,
@@ -75,6 +78,9 @@ class Program {
  private:
   static std::string entry_name(const GpuTask& task, const std::string& peer) {
     if (task.host_data && peer == "device_data") return "gpu/cifar128_host_vs_device_data";
+    if (peer.starts_with(kWithout)) {
+      return fmt::format("gpu/{}_vs_without_{}", task.name, peer.substr(kWithout.size()));
+    }
     return fmt::format("gpu/{}_vs_{}", task.name, peer);
   }
 
@@ -113,9 +119,11 @@ class Program {
 
 void add_options(CLI::App& app, Flags& flags) {
   app.add_option("--filter", flags.suite.filter, "Run the benchmarks whose name contains this");
-  app.add_option("--peers", flags.peers,
-                 "Compare with these alone (eager,cuda_graph,compile,compile_reduce_overhead,"
-                 "compile_max_autotune,jax,lightning,device_data,keeping), or with `none`")
+  app.add_option(
+         "--peers", flags.peers,
+         "Compare with these alone (eager,cuda_graph,compile,compile_reduce_overhead,"
+         "compile_max_autotune,jax,lightning,device_data,keeping), with `none`, or with ours "
+         "without a pass (without:side_stream)")
       ->delimiter(',');
   app.add_option("--repetitions", flags.contest.repetitions, "Repetitions of each side")
       ->capture_default_str()

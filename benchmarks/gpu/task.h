@@ -4,9 +4,13 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tensorpack::bench {
+
+/// What a peer's name begins with that is ours without the pass that follows.
+constexpr std::string_view kWithout = "without:";
 
 struct GpuTask {
   std::string name = {};   ///< entries are `gpu/<name>_vs_<peer>`

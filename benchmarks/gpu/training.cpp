@@ -27,11 +27,13 @@ SessionOptions session_options(const GpuTask& task) {
   if (without == "bias_relu") options.fusion.bias_relu = false;
   if (without == "casts") options.fusion.batch_casts = false;
   if (without == "convolutions") options.fusion.convolutions = false;
+  if (without == "cudnn_choice") options.fusion.cudnn_choice = false;
   if (without == "few_channels") options.fusion.few_channels = false;
   if (without == "pointwise") options.fusion.pointwise = false;
   if (without == "updates") options.fusion.updates = false;
   if (without == "memsets") options.fusion.memsets = false;
   if (without == "side_stream") options.fusion.side_stream = false;
+  if (without == "layer_norm") options.fusion.layer_norm = false;
   if (without == "fusion") options.fusion = FusionOptions::none();
   if (const auto candidates = env("TENSORPACK_BENCH_CUDNN_CANDIDATES")) {
     options.cudnn_candidates = std::stoi(*candidates);

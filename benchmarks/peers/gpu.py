@@ -45,8 +45,10 @@ def skip(reason):
 
 
 task = arguments()
-# Caches of earlier runs would hide what compiling costs.
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(task.scratch, f"inductor-{os.getpid()}")
+# Caches of earlier runs would hide what compiling costs. max-autotune takes ten minutes: who asks for its steps
+# alone may keep what it found.
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = (os.environ.get("TENSORPACK_BENCH_INDUCTOR_CACHE")
+                                         or os.path.join(task.scratch, f"inductor-{os.getpid()}"))
 torch = peer.require("torch")
 if task.mode == "lightning":
     lightning = peer.require("pytorch_lightning")

@@ -11,6 +11,8 @@
 #include <memory>
 
 #include "tensorpack/cuda/compile_ahead.h"
+#include "tensorpack/cuda/convolutions.h"
+#include "tensorpack/cuda/first_choice.h"
 #include "tensorpack/cuda/graph_runner.h"
 #include "tensorpack/cuda/jit.h"
 #include "tensorpack/cuda/passes/passes.h"
@@ -43,6 +45,12 @@ class CudaLowering final : public Lowering {
     });
   }
 
+  std::shared_ptr<OperatorWatch> watch_over_function(const Op& op) const override {
+    const bool chooses =
+        fusion_.cudnn_choice && op.device().is_cuda() && cuda::can_choose_convolutions();
+    return chooses ? cuda::first_choice_of_convolutions() : nullptr;
+  }
+
   std::unique_ptr<ProgramRunner> make_runner(
       const Op& op, const Trace& trace, const std::vector<std::string>& fetches) const override {
     if (!op.device().is_cuda()) return Lowering::make_runner(op, trace, fetches);
@@ -73,6 +81,7 @@ class CudaLowering final : public Lowering {
 std::unique_ptr<Lowering> make_cuda_lowering(FusionOptions fusion) {
   cuda::link_update_kernels();
   cuda::link_side_stream();
+  cuda::link_convolutions();
   return std::make_unique<CudaLowering>(fusion);
 }
 

@@ -31,9 +31,12 @@ SharedLibrary::SharedLibrary(const char* where, std::string name,
                    name_, reason == nullptr ? "no reason given" : reason);
 }
 
-std::vector<std::string> places_of(const std::string& name) {
+std::vector<std::string> places_of(const std::string& name,
+                                   const std::vector<std::string>& versions) {
   const std::string file = fmt::format("lib{}.so", name);
-  std::vector<std::string> places = {file + ".13", file + ".12", file};
+  std::vector<std::string> places;
+  for (const std::string& version : versions) places.push_back(file + "." + version);
+  places.push_back(file);
   const std::filesystem::path torch = libtorch_folder();
   if (torch.empty()) return places;
   std::error_code ignored;

@@ -30,8 +30,10 @@ class SharedLibrary {
 };
 
 /// Where a library may be: `lib<name>.so.13` and the like on the loader's path, and the folders of
-/// the wheels beside libtorch's, which the loader does not search.
-std::vector<std::string> places_of(const std::string& name);
+/// the wheels beside libtorch's, which the loader does not search. Versions are CUDA's, if no
+/// others are given.
+std::vector<std::string> places_of(const std::string& name,
+                                   const std::vector<std::string>& versions = {"13", "12"});
 
 /// The path of a library that lies beside libtorch itself.
 std::string beside_libtorch(const std::string& file);

@@ -12,6 +12,10 @@ namespace tensorpack {
 
 /// Arguments of aten::convolution and aten::convolution_backward.
 constexpr size_t kConvolutionBias = 2;
+/// The first of what comes after the tensors, in either: stride, padding, dilation, whether it is
+/// transposed, padding of the output, groups.
+constexpr size_t kConvolutionGeometry = 3;
+constexpr size_t kConvolutionBackwardGeometry = 4;
 constexpr size_t kConvolutionOutputMask = 10;
 
 inline bool is_op(const Node& node, std::string_view name) {

@@ -14,6 +14,7 @@ struct FusionOptions {
   bool column_sums = true;              ///< the gradients of biases
   bool convolutions = true;             ///< CPU: 3x3, gradients over grey images; CUDA: of images
   bool cross_entropy = true;            ///< log-softmax, the loss and both their gradients
+  bool cudnn_choice = true;             ///< on CUDA: cuDNN's kernels, tried once and for all
   bool few_channels = true;             ///< gradients of filters over few channels, if small
   bool layer_norm = true;               ///< with the residual before it and the casts around it
   bool max_pool = true;                 ///< with places of a byte instead of indices of eight
@@ -31,6 +32,7 @@ struct FusionOptions {
             .column_sums = false,
             .convolutions = false,
             .cross_entropy = false,
+            .cudnn_choice = false,
             .few_channels = false,
             .layer_norm = false,
             .max_pool = false,

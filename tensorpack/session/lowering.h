@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tensorpack/graph/op.h"
+#include "tensorpack/graph/operator_watch.h"
 #include "tensorpack/graph/trace.h"
 #include "tensorpack/session/fusion_options.h"
 #include "tensorpack/session/program_runner.h"
@@ -31,6 +32,10 @@ class Lowering {
   /// What runs an optimized trace.
   virtual std::unique_ptr<ProgramRunner> make_runner(const Op& op, const Trace& trace,
                                                      const std::vector<std::string>& fetches) const;
+
+  /// What sees the operators of the function of `op` while it is recorded or verified; nothing if
+  /// nobody need.
+  virtual std::shared_ptr<OperatorWatch> watch_over_function(const Op&) const { return nullptr; }
 
   /// Whether the function of `op` must do with less memory, too, while it is recorded or verified.
   bool saves_memory(const Op& op) const { return fusion_.recompute && op.device().is_cuda(); }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include "tensorpack/graph/host_copy.h"
@@ -41,6 +42,21 @@ class [[nodiscard]] FunctionScope {
   MixedPrecision plain_{Precision::kFloat32};  // of the frame outside
   FreshFrame frame_;
   TowerPrecision precision_;
+};
+
+// All that stands around the functions of ops while they are recorded and verified.
+class [[nodiscard]] PreparationScope {
+ public:
+  PreparationScope(const Op& op, Precision precision, const Lowering& lowering)
+      : function_(precision), results_on_host_(lowering.saves_memory(op)) {
+    if (auto watch = lowering.watch_over_function(op)) watch_.emplace(std::move(watch));
+  }
+
+ private:
+  std::lock_guard<std::recursive_mutex> lock_{preparation_mutex()};
+  FunctionScope function_;
+  ResultsOnHostScope results_on_host_;
+  std::optional<WatchScope> watch_;
 };
 
 bool fits(const Trace& trace, const std::vector<at::Tensor>& inputs) {
@@ -181,9 +197,7 @@ ProgramExecutor::Variant* ProgramExecutor::find_variant(Variants& variants,
 ProgramExecutor::Request& ProgramExecutor::prepare_anew(const Op& op,
                                                         const std::vector<at::Tensor>& inputs,
                                                         const std::vector<std::string>& fetches) {
-  const std::lock_guard lock(preparation_mutex());
-  const FunctionScope scope(options_.precision);
-  const ResultsOnHostScope results_on_host(lowering_->saves_memory(op));
+  const PreparationScope scope(op, options_.precision, *lowering_);
   StateGuard guard(graph_, {op.state().generator});
   Variants& variants = variants_[&op.state()];
   Variant* known = find_variant(variants, inputs);
@@ -246,9 +260,7 @@ void ProgramExecutor::verify_again_if_due(const Op& op, Variant& variant, Lowere
   ++program.runs;
   const auto& due = options_.verify_again;
   if (!options_.verify || std::find(due.begin(), due.end(), program.runs) == due.end()) return;
-  const std::lock_guard lock(preparation_mutex());
-  const FunctionScope scope(options_.precision);
-  const ResultsOnHostScope results_on_host(lowering_->saves_memory(op));
+  const PreparationScope scope(op, options_.precision, *lowering_);
   StateGuard guard(graph_, {op.state().generator});
   guard.add(variant.foreign.saved_again());
   guard.save_what_is_written_by(variant.trace);

@@ -20,8 +20,8 @@ double tolerance_of(c10::ScalarType type) {
   return type == c10::kHalf ? 1.0 / 1024 : 2e-5;
 }
 
-void expect_close(const at::Tensor& expected, const at::Tensor& value, double tolerance,
-                  const std::string& what) {
+void expect_within(const at::Tensor& expected, const at::Tensor& value, double tolerance,
+                   const std::string& what) {
   ASSERT_EQ(expected.sizes(), value.sizes()) << what;
   const at::Tensor e = expected.to(at::kDouble).cpu(), v = value.to(at::kDouble).cpu();
   const double scale = std::max(e.abs().max().item<double>(), 1e-2);
@@ -104,16 +104,16 @@ void expect_batch_norm_as_unfused(const BatchNormCase& of, const Launcher& launc
     EXPECT_EQ(bits.defined(), a.keep_bits);
     EXPECT_EQ(y.strides(), a.input.strides());
     EXPECT_EQ(y.scalar_type(), of.type);
-    expect_close(y0, y, tolerance, "y");
-    expect_close(mean0, mean, kFloats, "mean");
-    expect_close(invstd0, invstd, kFloats, "invstd");
-    expect_close(*reference.running_mean, *a.running_mean, kFloats, "running mean");
-    expect_close(*reference.running_var, *a.running_var, kFloats, "running variance");
+    expect_within(y0, y, tolerance, "y");
+    expect_within(mean0, mean, kFloats, "mean");
+    expect_within(invstd0, invstd, kFloats, "invstd");
+    expect_within(*reference.running_mean, *a.running_mean, kFloats, "running mean");
+    expect_within(*reference.running_var, *a.running_var, kFloats, "running variance");
     expect_zeros(counters);
     const at::Tensor again = batch_norm_act_again(a, {mean, invstd}, launcher);
     EXPECT_TRUE(at::equal(again, y)) << "made again";
     EXPECT_EQ(again.strides(), y.strides());
-    expect_close(batch_norm_act_again_unfused(a, {mean, invstd}), y, tolerance, "made again");
+    expect_within(batch_norm_act_again_unfused(a, {mean, invstd}), y, tolerance, "made again");
 
     for (const bool other : {false, true}) {
       for (const bool keep : {false, true}) {
@@ -142,14 +142,14 @@ void expect_batch_norm_as_unfused(const BatchNormCase& of, const Launcher& launc
         }
         const auto [dx0, dw0, db0, masked0] = batch_norm_act_backward_unfused(in_float(b));
         const double rounding = other || residual ? 2 * tolerance : tolerance;
-        expect_close(dx0, dx, rounding, "gradient of x");
+        expect_within(dx0, dx, rounding, "gradient of x");
         EXPECT_EQ(dx.strides(), a.input.strides());
         if (affine) {
-          expect_close(dw0, dw, 1e-4, "gradient of the weight");
-          expect_close(db0, db, 1e-4, "gradient of the bias");
+          expect_within(dw0, dw, 1e-4, "gradient of the weight");
+          expect_within(db0, db, 1e-4, "gradient of the bias");
         }
         EXPECT_EQ(masked.defined(), keep);
-        if (keep) expect_close(masked0, masked, tolerance, "masked gradient");
+        if (keep) expect_within(masked0, masked, tolerance, "masked gradient");
         expect_zeros(counters);
       }
     }
@@ -176,8 +176,8 @@ void expect_added_batch_norms_as_unfused(const BatchNormCase& of, const Launcher
     EXPECT_TRUE(at::equal(*shortcut.running_mean, *alone.running_mean));
     EXPECT_TRUE(at::equal(*shortcut.running_var, *alone.running_var));
     const BatchNormStatistics unfused = batch_norm_statistics_unfused(in_float(shortcut));
-    expect_close(unfused.mean, known.mean, 2e-5, "mean");
-    expect_close(unfused.invstd, known.invstd, 2e-5, "invstd");
+    expect_within(unfused.mean, known.mean, 2e-5, "mean");
+    expect_within(unfused.invstd, known.invstd, 2e-5, "invstd");
 
     BatchNormArguments a = forward_of(d, affine, /*residual=*/false, /*relu=*/true);
     a.residual = shortcut.input;
@@ -197,17 +197,17 @@ void expect_added_batch_norms_as_unfused(const BatchNormCase& of, const Launcher
     EXPECT_EQ(y.strides(), a.input.strides());
     EXPECT_EQ(y.scalar_type(), of.type);
     EXPECT_EQ(bits.defined(), a.keep_bits);
-    expect_close(y0, y, tolerance, "y");
+    expect_within(y0, y, tolerance, "y");
     const auto [y1, mean1, invstd1, bits1] = batch_norm_act_unfused(stand_in);
     EXPECT_EQ(y1.scalar_type(), stand_in.input.scalar_type());
     EXPECT_EQ(y1.strides(), stand_in.input.strides());
-    expect_close(y1, y, 2 * tolerance, "by libtorch's operators");
-    expect_close(mean0, mean, 2e-5, "mean");
-    expect_close(invstd0, invstd, 2e-5, "invstd");
-    expect_close(*one_by_one.running_var, *a.running_var, 2e-5, "running variance");
+    expect_within(y1, y, 2 * tolerance, "by libtorch's operators");
+    expect_within(mean0, mean, 2e-5, "mean");
+    expect_within(invstd0, invstd, 2e-5, "invstd");
+    expect_within(*one_by_one.running_var, *a.running_var, 2e-5, "running variance");
     expect_zeros(counters);
     EXPECT_TRUE(at::equal(batch_norm_act_again(a, {mean, invstd}, launcher), y)) << "made again";
-    expect_close(batch_norm_act_again_unfused(a, {mean, invstd}), y, tolerance, "made again");
+    expect_within(batch_norm_act_again_unfused(a, {mean, invstd}), y, tolerance, "made again");
     if (!a.keep_bits) continue;
     BatchNormBackwardArguments b{.grad = d.grad,
                                  .input = a.input,
@@ -245,9 +245,9 @@ void expect_cross_entropy_as_unfused(const CrossEntropyCase& of, const Launcher&
   const auto [loss, count, grad] = cross_entropy(a, launcher);
   const auto [loss0, count0, grad0] = cross_entropy_unfused(a);
   EXPECT_EQ(grad.scalar_type(), of.grad_type);
-  expect_close(loss0, loss, 1e-5, "loss");
+  expect_within(loss0, loss, 1e-5, "loss");
   EXPECT_EQ(count.item<float>(), count0.item<float>());
-  expect_close(grad0, grad, tolerance_of(of.grad_type), "gradient");
+  expect_within(grad0, grad, tolerance_of(of.grad_type), "gradient");
   if (of.rows > 2) {
     EXPECT_EQ(grad[1].abs().max().item<float>(), 0) << "an ignored row";
   }
@@ -304,9 +304,9 @@ void expect_filter_gradient_as_unfused(const FilterGradientCase& of, const Launc
   const auto [weight0, bias0] = filter_gradient_unfused(in_double(grad), in_double(image), f);
   EXPECT_EQ(weight.strides(), at::IntArrayRef(f.strides));
   EXPECT_EQ(weight.scalar_type(), of.type);
-  expect_close(weight0, weight, tolerance_of(of.type), "gradient of the filters");
+  expect_within(weight0, weight, tolerance_of(of.type), "gradient of the filters");
   EXPECT_EQ(bias.defined(), f.bias);
-  if (f.bias) expect_close(bias0, bias, tolerance_of(of.type), "gradient of the bias");
+  if (f.bias) expect_within(bias0, bias, tolerance_of(of.type), "gradient of the bias");
   const auto again = filter_gradient(grad, image, f, launcher);
   EXPECT_TRUE(at::equal(weight, std::get<0>(again))) << "other bits";
 }
@@ -378,10 +378,10 @@ void expect_layer_norm_as_unfused(const LayerNormCase& of, const Launcher& launc
     const double rounding = std::max(tolerance_of(of.type), tolerance_of(of.layers));
     EXPECT_EQ(y.scalar_type(), of.layers);
     EXPECT_EQ(sum.defined(), all);
-    expect_close(y0, y, 2 * rounding, "y");
-    if (all) expect_close(sum0, sum, tolerance_of(of.type), "sum");
-    expect_close(mean0, mean, tolerance_of(of.type), "mean");
-    expect_close(rstd0, rstd, 2 * tolerance_of(of.type), "rstd");
+    expect_within(y0, y, 2 * rounding, "y");
+    if (all) expect_within(sum0, sum, tolerance_of(of.type), "sum");
+    expect_within(mean0, mean, tolerance_of(of.type), "mean");
+    expect_within(rstd0, rstd, 2 * tolerance_of(of.type), "rstd");
 
     LayerNormBackwardArguments b{
         .grad = grad.view(size), .input = all ? sum : x, .mean = mean, .rstd = rstd};
@@ -397,13 +397,13 @@ void expect_layer_norm_as_unfused(const LayerNormCase& of, const Launcher& launc
     const auto [dx, dw, db, copy] = layer_norm_backward(b, launcher);
     const auto [dx0, dw0, db0, copy0] = layer_norm_backward_unfused(b0);
     EXPECT_EQ(dx.scalar_type(), of.type);
-    expect_close(dx0, dx, tolerance_of(of.type), "gradient of s");
+    expect_within(dx0, dx, tolerance_of(of.type), "gradient of s");
     EXPECT_EQ(copy.defined(), all);
     if (!all) continue;
-    expect_close(dw0, dw, 1e-4, "gradient of the weight");
-    expect_close(db0, db, 1e-4, "gradient of the bias");
+    expect_within(dw0, dw, 1e-4, "gradient of the weight");
+    expect_within(db0, db, 1e-4, "gradient of the bias");
     EXPECT_EQ(copy.scalar_type(), of.layers);
-    expect_close(dx0, copy, tolerance_of(of.layers), "copy");
+    expect_within(dx0, copy, tolerance_of(of.layers), "copy");
   }
 }
 
@@ -416,7 +416,7 @@ void expect_column_sum_as_unfused(at::IntArrayRef sizes, c10::ScalarType type,
   for (const bool keep_rows : {false, true}) {
     const at::Tensor sums = column_sum(x, counters, keep_rows, of_sums, launcher);
     EXPECT_EQ(sums.scalar_type(), of_sums);
-    expect_close(column_sum_unfused(x, keep_rows, at::kFloat), sums, tolerance_of(of_sums), "sum");
+    expect_within(column_sum_unfused(x, keep_rows, at::kFloat), sums, tolerance_of(of_sums), "sum");
     expect_zeros(counters);
   }
 }
@@ -432,13 +432,13 @@ void expect_bias_relu_as_unfused(at::IntArrayRef sizes, c10::ScalarType type,
   const at::Tensor bias = at::randn({sizes[1]}).to(of_bias).to(device);
   const at::Tensor y = bias_relu(x, bias, launcher);
   EXPECT_EQ(y.strides(), x.strides());
-  expect_close(bias_relu_unfused(x.to(at::kFloat), bias), y, tolerance_of(type), "y");
+  expect_within(bias_relu_unfused(x.to(at::kFloat), bias), y, tolerance_of(type), "y");
   const auto [dx, db] = bias_relu_backward(grad, y, counters, of_bias, launcher);
   const auto [dx0, db0] =
       bias_relu_backward_unfused(grad.to(at::kFloat), y.to(at::kFloat), at::kFloat);
   EXPECT_TRUE(at::equal(dx.to(at::kFloat), dx0));
   EXPECT_EQ(db.scalar_type(), of_bias);
-  expect_close(db0, db, tolerance_of(of_bias), "gradient of the bias");
+  expect_within(db0, db, tolerance_of(of_bias), "gradient of the bias");
   expect_zeros(counters);
 }
 

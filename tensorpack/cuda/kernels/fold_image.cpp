@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include "tensorpack/cuda/kernels/convolution.h"
 #include "tensorpack/cuda/kernels/prelude.h"
 
 namespace tensorpack::cuda {
@@ -32,6 +33,12 @@ fold_image(const T* __restrict__ x, T* __restrict__ y, long long count) {
   for (int v = 0; v < F / V; ++v) *reinterpret_cast<Vector<T, V>*>(y + t * F + v * V) = folded[v];
 }
 )cuda";
+
+const ConvolutionGeometry kFoldedGeometry{.stride = {1, 1},
+                                          .padding = {0, 0},
+                                          .dilation = {1, 1},
+                                          .output_padding = {0, 0},
+                                          .channels_last = true};
 
 int64_t half_up(int64_t number) { return (number + 1) / 2; }
 
@@ -103,8 +110,7 @@ at::Tensor fold_image_unfused(const at::Tensor& image, const ImageFold& fold) {
 }
 
 at::Tensor folded_convolution(const at::Tensor& folded, const at::Tensor& weight) {
-  return in_channels_last(at::convolution(folded, fold_weight(weight, folded.size(1)), {}, {1, 1},
-                                          {0, 0}, {1, 1}, false, {0, 0}, 1));
+  return convolution(folded, fold_weight(weight, folded.size(1)), {}, kFoldedGeometry);
 }
 
 at::Tensor folded_weight_gradient(const at::Tensor& grad, const at::Tensor& folded,
@@ -112,9 +118,8 @@ at::Tensor folded_weight_gradient(const at::Tensor& grad, const at::Tensor& fold
   const at::Tensor like =
       at::empty({weight.size(0), folded.size(1), half_up(weight.size(2)), half_up(weight.size(3))},
                 weight.options(), at::MemoryFormat::ChannelsLast);
-  const at::Tensor gradient = std::get<1>(
-      at::convolution_backward(in_channels_last(grad), folded, like, c10::nullopt, {1, 1}, {0, 0},
-                               {1, 1}, false, {0, 0}, 1, {false, true, false}));
+  const at::Tensor gradient = std::get<1>(convolution_backward(
+      in_channels_last(grad), folded, like, kFoldedGeometry, {false, true, false}));
   return unfold_weight(gradient, weight);
 }
 

@@ -333,6 +333,10 @@ c10::OperatorHandle bias_relu_backward_operator() {
 }
 c10::OperatorHandle cast_together_operator() { return find_operator("tensorpack::cast_together"); }
 c10::OperatorHandle column_sum_operator() { return find_operator("tensorpack::column_sum"); }
+c10::OperatorHandle convolution_operator() { return find_operator("tensorpack::convolution"); }
+c10::OperatorHandle convolution_backward_operator() {
+  return find_operator("tensorpack::convolution_backward");
+}
 c10::OperatorHandle cross_entropy_operator() { return find_operator("tensorpack::cross_entropy"); }
 c10::OperatorHandle filter_gradient_operator() {
   return find_operator("tensorpack::filter_gradient");

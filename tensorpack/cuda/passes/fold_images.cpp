@@ -11,10 +11,6 @@ namespace {
 
 constexpr int64_t kMostChannels = 4;
 
-// What comes after the image, the weights and the bias in a convolution: stride, padding, dilation,
-// whether it is transposed, padding of the output, groups.
-constexpr size_t kForward = 3, kBackward = 4;
-
 class ImageFolding {
  public:
   ImageFolding(Trace& trace, c10::DeviceType device) : editor_(trace), device_(device) {}
@@ -38,7 +34,7 @@ class ImageFolding {
 
   bool is_foldable(const Node& node) const {
     if (!is_op(node, "aten::convolution") || tensor_at(node, kConvolutionBias) != kNoValue ||
-        !has_stride_of_two(node, kForward)) {
+        !has_stride_of_two(node, kConvolutionGeometry)) {
       return false;
     }
     const Value& image = editor_.value(tensor_at(node, 0));
@@ -52,7 +48,7 @@ class ImageFolding {
   // The gradient of the weights, and no other.
   bool is_weight_gradient(const Node& node, ValueId image, ValueId weight) const {
     if (!is_op(node, "aten::convolution_backward") || tensor_at(node, 1) != image ||
-        tensor_at(node, 2) != weight || !has_stride_of_two(node, kBackward)) {
+        tensor_at(node, 2) != weight || !has_stride_of_two(node, kConvolutionBackwardGeometry)) {
       return false;
     }
     const c10::IValue& mask = node.arguments.at(kConvolutionOutputMask).literal;
@@ -67,9 +63,9 @@ class ImageFolding {
     const ValueId image = tensor_at(forward, 0), weight = tensor_at(forward, 1);
     const ValueId output = result_at(forward, 0);
     const Value& from = editor_.value(image);
-    const ImageFold fold =
-        ImageFold::of(editor_.value(weight).sizes, height_and_width(forward, kForward + 1),
-                      editor_.value(output).sizes, from.options.dtype().toScalarType());
+    const ImageFold fold = ImageFold::of(
+        editor_.value(weight).sizes, height_and_width(forward, kConvolutionGeometry + 1),
+        editor_.value(output).sizes, from.options.dtype().toScalarType());
     const int64_t c = fold.channels, h = fold.size[0], w = fold.size[1];
     const ValueId folded =
         editor_.add_value({.sizes = {from.sizes[0], c, h, w},

@@ -48,6 +48,7 @@ void optimize(Trace& trace, const std::vector<std::string>& fetches, const Fusio
   if (options.recompute) recompute(trace, options.device);
   // What is read there is held longer.
   if (options.side_stream && !options.recompute) use_side_stream(trace, options.device);
+  if (options.cudnn_choice) choose_convolutions(trace, options.device);
 }
 
 }  // namespace tensorpack::cuda

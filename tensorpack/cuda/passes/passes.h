@@ -10,6 +10,10 @@
 
 namespace tensorpack::cuda {
 
+/// Has convolutions run the kernels that were the fastest on this device; returns how many. Comes
+/// last: others know libtorch's. See Note [Choosing convolutions].
+int choose_convolutions(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
 /// Makes small casts on devices of this type together, where nothing is in between, and has them
 /// put together what was put together before a cast. See Note [Batching casts].
 void batch_casts(Trace& trace, c10::DeviceType device = c10::kCUDA);
@@ -68,8 +72,8 @@ int fuse_pointwise(Trace& trace, c10::DeviceType device = c10::kCUDA);
 /// is held at a time; returns how many values. See Note [Making things again].
 int recompute(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
-/// Has small gradients of weights computed beside the rest of the backward pass. Comes last. See
-/// Note [A side stream].
+/// Has small gradients of weights computed beside the rest of the backward pass. Comes after all
+/// that changes nodes. See Note [A side stream].
 void use_side_stream(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
 /// What CUDA devices run: the general optimize(), then the passes above.
