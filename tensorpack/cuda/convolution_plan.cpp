@@ -52,10 +52,14 @@ void set(const Descriptor& descriptor, int attribute, const Descriptor& value) {
 
 int data_type(c10::ScalarType type) {
   switch (type) {
-    case c10::kFloat: return 0;
-    case c10::kHalf: return 2;
-    case c10::kBFloat16: return 9;
-    default: throw make_error("convolutions", "there is none of {}.", c10::toString(type));
+    case c10::kFloat:
+      return 0;
+    case c10::kHalf:
+      return 2;
+    case c10::kBFloat16:
+      return 9;
+    default:
+      throw make_error("convolutions", "there is none of {}.", c10::toString(type));
   }
 }
 
@@ -91,9 +95,12 @@ struct OperationAttributes {
 
 OperationAttributes attributes_of(Result result) {
   switch (result) {
-    case Result::kOutput: return {Cudnn::kForward, 700, 701, 702, 703, 704, 705};
-    case Result::kInput: return {Cudnn::kBackwardData, 706, 707, 708, 709, 710, 711};
-    case Result::kWeight: return {Cudnn::kBackwardFilter, 712, 713, 714, 715, 716, 717};
+    case Result::kOutput:
+      return {Cudnn::kForward, 700, 701, 702, 703, 704, 705};
+    case Result::kInput:
+      return {Cudnn::kBackwardData, 706, 707, 708, 709, 710, 711};
+    case Result::kWeight:
+      return {Cudnn::kBackwardFilter, 712, 713, 714, 715, 716, 717};
   }
   throw InternalError("a convolution without a result");
 }
@@ -189,10 +196,11 @@ std::string ConvolutionProblem::text() const {
     return fmt::format("{} / {}", fmt::join(of.sizes, ","), fmt::join(of.strides, ","));
   };
   constexpr std::array kResults = {"output", "input", "weight"};
-  return fmt::format("{} in {}{}: input {}; weight {}; output {}; stride {}; padding {}; dilation {}",
-                     kResults[static_cast<size_t>(result)], c10::toString(type),
-                     tf32 ? " (tf32)" : "", layout(input), layout(weight), layout(output),
-                     fmt::join(stride, ","), fmt::join(padding, ","), fmt::join(dilation, ","));
+  return fmt::format(
+      "{} in {}{}: input {}; weight {}; output {}; stride {}; padding {}; dilation {}",
+      kResults[static_cast<size_t>(result)], c10::toString(type), tf32 ? " (tf32)" : "",
+      layout(input), layout(weight), layout(output), fmt::join(stride, ","),
+      fmt::join(padding, ","), fmt::join(dilation, ","));
 }
 
 void DestroyDescriptor::operator()(void* descriptor) const { cudnn().destroy(descriptor); }

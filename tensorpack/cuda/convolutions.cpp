@@ -183,16 +183,16 @@ class Problem {
     for (size_t i = 0; i < 2; ++i) {
       const int64_t from = input.size(static_cast<int64_t>(2 + i));
       const int64_t reach = geometry_.dilation[i] * (weight_[2 + i] - 1) + 1;
-      sizes.push_back(transposed ? (from - 1) * geometry_.stride[i] - 2 * geometry_.padding[i] +
-                                       reach + geometry_.output_padding[i]
-                                 : (from + 2 * geometry_.padding[i] - reach) / geometry_.stride[i] +
-                                       1);
+      sizes.push_back(transposed
+                          ? (from - 1) * geometry_.stride[i] - 2 * geometry_.padding[i] + reach +
+                                geometry_.output_padding[i]
+                          : (from + 2 * geometry_.padding[i] - reach) / geometry_.stride[i] + 1);
     }
     return sizes;
   }
 
   at::Tensor laid_out(const at::Tensor& tensor) const {
-    return tensor.contiguous(format_of(geometry_));
+    return tensorpack::cuda::laid_out(tensor, geometry_);
   }
   at::Tensor empty(at::IntArrayRef sizes, const at::Tensor& like) const {
     return at::empty(sizes, like.options(), format_of(geometry_));
@@ -248,7 +248,7 @@ at::Tensor run_convolution(const at::Tensor& input, const at::Tensor& weight,
   if (problem.is_chosen(input, weight)) {
     at::Tensor output = problem.empty(problem.output_sizes(input), input);
     if (problem.run(Result::kOutput, problem.laid_out(input), problem.laid_out(weight), output)) {
-      if (bias) output.add_(bias->reshape({1, -1, 1, 1}));
+      if (bias && bias->defined()) output.add_(bias->reshape({1, -1, 1, 1}));
       return output;
     }
   }
@@ -274,7 +274,8 @@ ConvolutionGradients run_convolution_backward(const at::Tensor& grad_, const at:
     }
     if (wanted[1]) {
       of_weight = problem.empty(weight_.sizes(), weight_);
-      if (problem.run(Result::kWeight, problem.laid_out(input_), of_weight, grad)) wanted[1] = false;
+      if (problem.run(Result::kWeight, problem.laid_out(input_), of_weight, grad))
+        wanted[1] = false;
     }
     if (wanted[2]) {
       of_bias = grad.sum({0, 2, 3});

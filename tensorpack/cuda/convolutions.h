@@ -27,8 +27,8 @@ class Convolutions {
   /// Of the current device. Choices are kept in `cache`.
   explicit Convolutions(KernelCache cache);
 
-  /// Computes the result of the problem, in its memory, on the current stream. False if that is left
-  /// to libtorch.
+  /// Computes the result of the problem, in its memory, on the current stream. False if that is
+  /// left to libtorch.
   bool run(const ConvolutionProblem& problem, const at::Tensor& input, const at::Tensor& weight,
            const at::Tensor& output);
 

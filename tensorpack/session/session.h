@@ -34,8 +34,8 @@ struct SessionOptions {
   /// time must agree, and what was set before comes back.
   bool deterministic = false;
   /// On CUDA: how many of the kernels that cuDNN offers for a convolution are timed to take the
-  /// fastest, 0 for all. More take longer before the first step; with 1, cuDNN's first choice is
-  /// taken untimed. A switch of the process, too.
+  /// fastest, 0 for all. The choice is kept on disk, so that this is done once on a machine. With
+  /// 1, cuDNN's first choice is taken untimed. A switch of the process, too.
   int cudnn_candidates = 10;
   /// Compare every new program with an eager run before it is used (see Note [Verification]).
   bool verify = true;

@@ -31,8 +31,8 @@ struct Net {
       const at::Tensor x = in[0].detach().set_requires_grad(true);
       const at::Tensor w = weight.detach().set_requires_grad(true);
       const at::Tensor b = bias.detach().set_requires_grad(true);
-      const at::Tensor y = at::convolution(x, w, b, stride, padding, dilation, transposed,
-                                           output_padding, groups);
+      const at::Tensor y =
+          at::convolution(x, w, b, stride, padding, dilation, transposed, output_padding, groups);
       const auto gradients = torch::autograd::grad({y.square().sum()}, {x, w, b});
       return {{"y", y}, {"x", gradients[0]}, {"w", gradients[1]}, {"b", gradients[2]}};
     });
@@ -156,8 +156,10 @@ TEST_F(FirstChoiceTest, IsTakenForConvolutionsAlone) {
 }
 
 TEST_F(FirstChoiceTest, IsNotTakenForThoseThatStayLibtorchs) {
-  const SearchWatch& seen =
-      watch([&] { at::conv2d(at::randn({2, 4, 5, 5}), at::randn({4, 2, 3, 3}), {}, {1, 1}, at::IntArrayRef({0, 0}), {1, 1}, 2); });
+  const SearchWatch& seen = watch([&] {
+    at::conv2d(at::randn({2, 4, 5, 5}), at::randn({4, 2, 3, 3}), {}, {1, 1},
+               at::IntArrayRef({0, 0}), {1, 1}, 2);
+  });
   EXPECT_THAT(seen.taking_the_first, testing::IsEmpty());
   EXPECT_THAT(seen.searching, testing::Contains("aten::convolution"));
 }

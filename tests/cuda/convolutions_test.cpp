@@ -74,7 +74,8 @@ class ConvolutionsTest : public test::CudaTest {
       const at::Tensor expected = libtorch_convolution(image, weight, bias, geometry);
       expect_close(convolution(image, weight, bias, geometry), expected, tolerance);
       const at::Tensor grad = random(expected.sizes(), type);  // in the other format, perhaps
-      const auto [x, w, b] = convolution_backward(grad, image, weight, geometry, {true, true, true});
+      const auto [x, w, b] =
+          convolution_backward(grad, image, weight, geometry, {true, true, true});
       const auto [of_x, of_w, of_b] =
           libtorch_convolution_backward(grad, image, weight, geometry, {true, true, true});
       expect_close(x, of_x, tolerance);
@@ -100,6 +101,15 @@ TEST_F(ConvolutionsTest, AreLibtorchsInTf32AndIn16Bits) {
   }
 }
 
+TEST_F(ConvolutionsTest, NeedNoBias) {
+  const ConvolutionGeometry plain = geometry({1, 1}, {1, 1});
+  const at::Tensor image = random({2, 8, 6, 6}, at::kFloat);
+  const at::Tensor weight = random({8, 8, 3, 3}, at::kFloat);
+  const at::Tensor expected = at::conv2d(image, weight, {}, 1, 1);
+  expect_close(convolution(image, weight, c10::nullopt, plain), expected, 2e-3);
+  expect_close(convolution(image, weight, at::Tensor(), plain), expected, 2e-3);
+}
+
 TEST_F(ConvolutionsTest, KeepNaNAndInfinity) {
   const HoldKernelSettings settings({.tf32 = true});
   const ConvolutionGeometry plain = geometry({1, 1}, {1, 1});
@@ -113,7 +123,8 @@ TEST_F(ConvolutionsTest, KeepNaNAndInfinity) {
 
 TEST_F(ConvolutionsTest, OfNothingAreLibtorchs) {
   const ConvolutionGeometry plain = geometry({1, 1}, {1, 1});
-  const at::Tensor image = random({0, 8, 6, 6}, at::kFloat), weight = random({8, 8, 3, 3}, at::kFloat);
+  const at::Tensor image = random({0, 8, 6, 6}, at::kFloat),
+                   weight = random({8, 8, 3, 3}, at::kFloat);
   EXPECT_EQ(convolution(image, weight, {}, plain).sizes(), (std::vector<int64_t>{0, 8, 6, 6}));
 }
 

@@ -39,9 +39,10 @@ ConvolutionGradients convolution_backward(const at::Tensor& grad, const at::Tens
 at::Tensor libtorch_convolution(const at::Tensor& input, const at::Tensor& weight,
                                 const c10::optional<at::Tensor>& bias,
                                 const ConvolutionGeometry& geometry) {
-  return at::convolution(input, weight, bias, geometry.stride, geometry.padding, geometry.dilation,
-                         geometry.transposed, geometry.output_padding, /*groups=*/1)
-      .contiguous(format_of(geometry));
+  return laid_out(
+      at::convolution(input, weight, bias, geometry.stride, geometry.padding, geometry.dilation,
+                      geometry.transposed, geometry.output_padding, /*groups=*/1),
+      geometry);
 }
 
 ConvolutionGradients libtorch_convolution_backward(const at::Tensor& grad, const at::Tensor& input,
@@ -51,8 +52,8 @@ ConvolutionGradients libtorch_convolution_backward(const at::Tensor& grad, const
   auto [of_input, of_weight, of_bias] = at::convolution_backward(
       grad, input, weight, at::IntArrayRef({grad.size(1)}), geometry.stride, geometry.padding,
       geometry.dilation, geometry.transposed, geometry.output_padding, /*groups=*/1, wanted);
-  if (wanted[0]) of_input = of_input.contiguous(format_of(geometry));
-  if (wanted[1]) of_weight = of_weight.contiguous(format_of(geometry));
+  if (wanted[0]) of_input = laid_out(of_input, geometry);
+  if (wanted[1]) of_weight = laid_out(of_weight, geometry);
   return {of_input, of_weight, of_bias};
 }
 
@@ -65,6 +66,12 @@ std::vector<int64_t> strides_of(at::IntArrayRef sizes, bool channels_last) {
   if (channels_last) return c10::get_channels_last_strides_2d(sizes);
   const auto strides = c10::contiguous_strides(sizes);
   return {strides.begin(), strides.end()};
+}
+
+at::Tensor laid_out(const at::Tensor& tensor, const ConvolutionGeometry& geometry) {
+  const at::Tensor dense = tensor.contiguous(format_of(geometry));
+  const std::vector<int64_t> strides = strides_of(tensor.sizes(), geometry.channels_last);
+  return dense.strides() == strides ? dense : dense.as_strided(tensor.sizes(), strides);
 }
 
 TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
@@ -87,17 +94,16 @@ TORCH_LIBRARY_IMPL(tensorpack, CompositeExplicitAutograd, library) {
                                 {stride.vec(), padding.vec(), dilation.vec(), transposed,
                                  output_padding.vec(), channels_last});
   });
-  library.impl("convolution_backward",
-               [](const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
-                  at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
-                  bool transposed, at::IntArrayRef output_padding, std::array<bool, 3> wanted,
-                  bool channels_last) {
-                 return libtorch_convolution_backward(
-                     grad, input, weight,
-                     {stride.vec(), padding.vec(), dilation.vec(), transposed, output_padding.vec(),
-                      channels_last},
-                     wanted);
-               });
+  library.impl(
+      "convolution_backward",
+      [](const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
+         at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
+         at::IntArrayRef output_padding, std::array<bool, 3> wanted, bool channels_last) {
+        return libtorch_convolution_backward(grad, input, weight,
+                                             {stride.vec(), padding.vec(), dilation.vec(),
+                                              transposed, output_padding.vec(), channels_last},
+                                             wanted);
+      });
 }
 
 }  // namespace tensorpack::cuda

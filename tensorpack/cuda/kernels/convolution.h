@@ -2,10 +2,10 @@
 // Convolutions whose kernels are chosen by us.
 //
 // Note [Choosing convolutions]
-// cuDNN offers several kernels for a convolution, and which is the fastest has to be tried. libtorch
-// tries them anew in every process, each once: that takes seconds, part of them for kernels that are
-// compiled and then not taken, and the choice differs from process to process. So a pass puts
-// operators in the place of libtorch's which on CUDA (cuda/convolutions.cpp)
+// cuDNN offers several kernels for a convolution, and which is the fastest has to be tried.
+// libtorch tries them anew in every process, each once: that takes seconds, part of them for
+// kernels that are compiled and then not taken, and the choice differs from process to process. So
+// a pass puts operators in the place of libtorch's which on CUDA (cuda/convolutions.cpp)
 //
 // - time each kernel several times, so that the choice is the same for the same device, and
 // - keep it on disk beside compiled kernels: the next process tries nothing, and rounds alike.
@@ -64,5 +64,8 @@ inline at::MemoryFormat format_of(const ConvolutionGeometry& geometry) {
 
 /// How a tensor of these sizes lies in that format.
 std::vector<int64_t> strides_of(at::IntArrayRef sizes, bool channels_last);
+
+/// The tensor as a result would lie, also where sizes of one leave that open.
+at::Tensor laid_out(const at::Tensor& tensor, const ConvolutionGeometry& geometry);
 
 }  // namespace tensorpack::cuda

@@ -33,8 +33,7 @@ class ConvolutionChoice {
     const c10::IValue& groups = node.arguments.at(first + 5).literal;
     const Value& from = editor_.value(input);
     const auto type = from.options.dtype().toScalarType();
-    if (!transposed.isBool() || !groups.isInt() ||
-        from.options.device().type() != device_ ||
+    if (!transposed.isBool() || !groups.isInt() || from.options.device().type() != device_ ||
         editor_.value(weight).options.dtype() != from.options.dtype() ||
         !has_chosen_convolution(type, from.sizes.size(), groups.toInt())) {
       return std::nullopt;
@@ -44,8 +43,8 @@ class ConvolutionChoice {
                                  .dilation = height_and_width(node, first + 2),
                                  .transposed = transposed.toBool(),
                                  .output_padding = height_and_width(node, first + 4)};
-    for (const auto* given : {&geometry.stride, &geometry.padding, &geometry.dilation,
-                              &geometry.output_padding}) {
+    for (const auto* given :
+         {&geometry.stride, &geometry.padding, &geometry.dilation, &geometry.output_padding}) {
       if (given->size() != 2) return std::nullopt;
     }
     for (const bool channels_last : {true, false}) {
@@ -75,7 +74,8 @@ class ConvolutionChoice {
   int replace_forward(int32_t position) {
     const Node& node = editor_.node(position);
     const ValueId input = tensor_at(node, 0), weight = tensor_at(node, 1);
-    const auto geometry = geometry_of(node, kConvolutionGeometry, input, weight, {result_at(node, 0)});
+    const auto geometry =
+        geometry_of(node, kConvolutionGeometry, input, weight, {result_at(node, 0)});
     if (!geometry) return 0;
     std::vector<Argument> arguments =
         with({node.arguments[0], node.arguments[1], node.arguments[kConvolutionBias]}, *geometry);
@@ -91,7 +91,8 @@ class ConvolutionChoice {
     const Argument mask = node.arguments[kConvolutionOutputMask];
     const std::vector<ValueId> results = {result_at(node, 0), result_at(node, 1),
                                           result_at(node, 2)};
-    const auto geometry = geometry_of(node, kConvolutionBackwardGeometry, input, weight, {results[0], results[1]});
+    const auto geometry =
+        geometry_of(node, kConvolutionBackwardGeometry, input, weight, {results[0], results[1]});
     if (!geometry || !mask.literal.isBoolList()) return 0;
     std::vector<Argument> arguments =
         with({node.arguments[0], node.arguments[1], node.arguments[2]}, *geometry);
