@@ -213,15 +213,17 @@ Figure layer_norm(const Stopwatch& watch) {
                       [=, &launch] { cuda::layer_norm(a, launch); });
 }
 
-Figure layer_norm_backward(const Stopwatch& watch) {
+// The sums over the rows take no byte more.
+Figure layer_norm_backward(const Stopwatch& watch, bool sum) {
   const cuda::Launcher& launch = launcher();
-  const cuda::LayerNormBackwardArguments a{.grad = stream(at::kBFloat16),
-                                           .input = stream(at::kFloat),
-                                           .weight = vector(768),
-                                           .mean = vector(16384),
-                                           .rstd = vector(16384),
-                                           .other = stream(at::kFloat),
-                                           .copy = at::kBFloat16};
+  cuda::LayerNormBackwardArguments a{.grad = stream(at::kBFloat16),
+                                     .input = stream(at::kFloat),
+                                     .weight = vector(768),
+                                     .mean = vector(16384),
+                                     .rstd = vector(16384),
+                                     .other = stream(at::kFloat),
+                                     .copy = at::kBFloat16};
+  if (sum) a.sum = at::kBFloat16;
   return against_copy(watch, 3 * bytes_of(a.input) + 2 * bytes_of(a.grad),
                       [=, &launch] { cuda::layer_norm_backward(a, launch); });
 }
@@ -362,7 +364,10 @@ void add_fused_benchmarks(Suite& suite) {
             [](const Stopwatch& watch) { return batch_norm_backward(watch, 256, 56, true); });
   suite.add("gpu/fused_cross_entropy_bandwidth", cross_entropy);
   suite.add("gpu/fused_layer_norm_bandwidth", layer_norm);
-  suite.add("gpu/fused_layer_norm_backward_bandwidth", layer_norm_backward);
+  suite.add("gpu/fused_layer_norm_backward_bandwidth",
+            [](const Stopwatch& watch) { return layer_norm_backward(watch, false); });
+  suite.add("gpu/fused_layer_norm_backward_sum_bandwidth",
+            [](const Stopwatch& watch) { return layer_norm_backward(watch, true); });
   suite.add("gpu/fused_max_pool_bandwidth",
             [](const Stopwatch& watch) { return max_pool(watch, false); });
   suite.add("gpu/fused_max_pool_backward_bandwidth",

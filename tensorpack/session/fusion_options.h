@@ -15,7 +15,7 @@ struct FusionOptions {
   bool convolutions = true;             ///< CPU: 3x3, gradients over grey images; CUDA: of images
   bool cross_entropy = true;            ///< log-softmax, the loss and both their gradients
   bool few_channels = true;             ///< gradients of filters over few channels, if small
-  bool layer_norm = true;               ///< with the residual before it and the casts around it
+  bool layer_norm = true;               ///< with the residual, the casts and the sums around it
   bool max_pool = true;                 ///< with places of a byte instead of indices of eight
   bool pointwise = true;                ///< chains of pointwise operators, and sums over them
   bool updates = true;                  ///< read gradients of 16 bits as they are

@@ -65,7 +65,8 @@ TEST(GoldenKernelTest, SourcesAreThoseOnFile) {
                        .input = rows,
                        .mean = at::zeros({4}),
                        .rstd = at::zeros({4}),
-                       .copy = at::kBFloat16},
+                       .copy = at::kBFloat16,
+                       .sum = at::kBFloat16},
                       launcher);
   cast({.tensors = {rows}, .type = at::kBFloat16}, launcher);
   column_sum(rows, counters, true, at::kFloat, launcher);

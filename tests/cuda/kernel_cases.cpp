@@ -344,12 +344,48 @@ void expect_max_pool_as_unfused(const MaxPoolCase& of, const Launcher& launcher,
 }
 
 std::vector<LayerNormCase> layer_norm_cases() {
-  return {{{3, 5, 64}, c10::kFloat, c10::kBFloat16},
-          {{37, 768}, c10::kFloat, c10::kBFloat16},
-          {{2, 7}, c10::kFloat, c10::kFloat},
-          {{1, 2}, c10::kFloat, c10::kHalf},
-          {{19, 130}, c10::kBFloat16, c10::kBFloat16}};
+  return {{{3, 5, 64}, c10::kFloat, c10::kBFloat16},   {{37, 768}, c10::kFloat, c10::kBFloat16},
+          {{2, 7}, c10::kFloat, c10::kFloat},          {{1, 2}, c10::kFloat, c10::kHalf},
+          {{19, 130}, c10::kBFloat16, c10::kBFloat16}, {{5, 1024}, c10::kFloat, c10::kBFloat16}};
 }
+
+namespace {
+
+// What is there of the two, added up over the rows.
+at::Tensor sum_over_rows(const at::Tensor& copy, const at::Tensor& result) {
+  const at::Tensor summed = copy.defined() ? copy : result;
+  return summed.reshape({-1, summed.size(-1)}).to(at::kDouble).sum(0);
+}
+
+// With the sums over the rows, which change nothing else.
+void expect_sum_of_layer_norm_as_unfused(LayerNormBackwardArguments of, const Launcher& launcher) {
+  const auto [dx0, dw0, db0, copy0, none] = layer_norm_backward(of, launcher);
+  EXPECT_FALSE(none.defined());
+  LayerNormBackwardArguments stand_in = of;
+  stand_in.grad = of.grad.to(at::kFloat);
+  stand_in.input = of.input.to(at::kFloat);
+  if (of.other) stand_in.other = of.other->to(at::kFloat);
+  for (const auto type : {c10::kFloat, of.grad.scalar_type()}) {
+    for (const bool keep_rows : {false, true}) {
+      of.sum = stand_in.sum = type;
+      of.keep_rows = stand_in.keep_rows = keep_rows;
+      const auto as_asked = [&](const at::Tensor& sum) {
+        return keep_rows ? sum.view({1, -1}) : sum;
+      };
+      const auto [dx, dw, db, copy, sum] = layer_norm_backward(of, launcher);
+      EXPECT_TRUE(at::equal(dx, dx0) && at::equal(dw, dw0) && at::equal(db, db0));
+      EXPECT_TRUE(!copy.defined() || at::equal(copy, copy0));
+      EXPECT_EQ(sum.scalar_type(), type);
+      expect_close(as_asked(sum_over_rows(copy, dx)), sum, tolerance_of(type), "sum over rows");
+      EXPECT_TRUE(at::equal(sum, std::get<4>(layer_norm_backward(of, launcher)))) << "other bits";
+      const auto [dx1, dw1, db1, copy1, sum1] = layer_norm_backward_unfused(stand_in);
+      EXPECT_EQ(sum1.scalar_type(), type);
+      expect_close(as_asked(sum_over_rows(copy1, dx1)), sum1, tolerance_of(type), "by libtorch's");
+    }
+  }
+}
+
+}  // namespace
 
 void expect_layer_norm_as_unfused(const LayerNormCase& of, const Launcher& launcher,
                                   c10::Device device) {
@@ -394,11 +430,12 @@ void expect_layer_norm_as_unfused(const LayerNormCase& of, const Launcher& launc
     b0.grad = in_full(b.grad);
     b0.input = in_full(b.input);
     if (all) b0.other = in_full(other);
-    const auto [dx, dw, db, copy] = layer_norm_backward(b, launcher);
-    const auto [dx0, dw0, db0, copy0] = layer_norm_backward_unfused(b0);
+    const auto [dx, dw, db, copy, none] = layer_norm_backward(b, launcher);
+    const auto [dx0, dw0, db0, copy0, none0] = layer_norm_backward_unfused(b0);
     EXPECT_EQ(dx.scalar_type(), of.type);
     expect_close(dx0, dx, tolerance_of(of.type), "gradient of s");
     EXPECT_EQ(copy.defined(), all);
+    if (fits_layer_norm_sum(columns)) expect_sum_of_layer_norm_as_unfused(b, launcher);
     if (!all) continue;
     expect_close(dw0, dw, 1e-4, "gradient of the weight");
     expect_close(db0, db, 1e-4, "gradient of the bias");

@@ -76,7 +76,8 @@ struct LayerNormCase {
   c10::ScalarType layers = c10::kFloat;  // of what layers give and read
 };
 
-/// One element, rows shorter than a warp, rows that no vector divides.
+/// One element, rows shorter than a warp, rows that no vector divides, rows as long as they may be
+/// with sums over them.
 std::vector<LayerNormCase> layer_norm_cases();
 
 void expect_layer_norm_as_unfused(const LayerNormCase& of, const Launcher& launcher,

@@ -91,6 +91,25 @@ TEST(LayerNormKernelTest, RowsThatAreNoNumbersShow) {
   EXPECT_TRUE(std::get<0>(results)[2].isfinite().all().item<bool>());
 }
 
+// Of more rows than warps.
+TEST(LayerNormKernelTest, WhatIsNoNumberShowsInTheSumOfItsColumnAlone) {
+  const HostLauncher launcher;
+  const at::Tensor other = at::randn({40, 20});
+  other[39][3] = std::numeric_limits<float>::quiet_NaN();
+  other[17][19] = std::numeric_limits<float>::infinity();
+  const LayerNormBackwardArguments a{.grad = at::randn({40, 20}),
+                                     .input = at::randn({40, 20}),
+                                     .mean = at::zeros({40, 1}),
+                                     .rstd = at::ones({40, 1}),
+                                     .other = other,
+                                     .copy = at::kBFloat16,
+                                     .sum = at::kBFloat16};
+  const at::Tensor sum = std::get<4>(layer_norm_backward(a, launcher));
+  EXPECT_TRUE(sum[3].isnan().item<bool>());
+  EXPECT_TRUE(sum[19].isinf().item<bool>());
+  EXPECT_EQ(sum.isfinite().sum().item<int64_t>(), 18);
+}
+
 TEST(MaxPoolKernelTest, GivesWhatTheUnfusedOperatorsGive) {
   const HostLauncher launcher;
   for (const MaxPoolCase& of : max_pool_cases()) {

@@ -248,14 +248,17 @@ LayerNormResults run_layer_norm(const at::Tensor& input, const MaybeTensor& resi
 LayerNormGradients run_layer_norm_backward(const at::Tensor& grad, const at::Tensor& input,
                                            const MaybeTensor& weight, const at::Tensor& mean,
                                            const at::Tensor& rstd, const MaybeTensor& other,
-                                           c10::optional<at::ScalarType> copy) {
+                                           c10::optional<at::ScalarType> copy,
+                                           c10::optional<at::ScalarType> sum, bool keep_rows) {
   const LayerNormBackwardArguments arguments{.grad = grad,
                                              .input = input,
                                              .weight = weight,
                                              .mean = mean,
                                              .rstd = rstd,
                                              .other = other,
-                                             .copy = copy};
+                                             .copy = copy,
+                                             .sum = sum,
+                                             .keep_rows = keep_rows};
   return choose(
       input, [&](const Launcher& launcher) { return layer_norm_backward(arguments, launcher); },
       [&] { return layer_norm_backward_unfused(arguments); });
@@ -393,7 +396,8 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
       "ScalarType type, int[] size) -> (Tensor, Tensor, Tensor, Tensor)");
   library.def(
       "layer_norm_backward(Tensor grad, Tensor input, Tensor? weight, Tensor mean, Tensor rstd, "
-      "Tensor? other, ScalarType? copy) -> (Tensor, Tensor, Tensor, Tensor)");
+      "Tensor? other, ScalarType? copy, ScalarType? sum, bool keep_rows) -> "
+      "(Tensor, Tensor, Tensor, Tensor, Tensor)");
   library.def(
       "max_pool(Tensor input, int[] kernel, int[] stride, int[] padding) -> (Tensor, Tensor)");
   library.def(
