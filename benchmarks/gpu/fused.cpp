@@ -10,6 +10,7 @@
 #include "tensorpack/cuda/kernels/bias_relu.h"
 #include "tensorpack/cuda/kernels/cast.h"
 #include "tensorpack/cuda/kernels/column_sum.h"
+#include "tensorpack/cuda/kernels/concat_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
 #include "tensorpack/cuda/kernels/device_launcher.h"
 #include "tensorpack/cuda/kernels/filter_gradient.h"
@@ -284,6 +285,17 @@ Figure column_sum(const Stopwatch& watch) {
   });
 }
 
+// The gradients of queries, keys and values, and of their biases.
+Figure concat_sum(const Stopwatch& watch) {
+  const cuda::Launcher& launch = launcher();
+  const at::Tensor counters = cuda::make_counters(at::kCUDA);
+  const std::vector<at::Tensor> parts = {stream(at::kBFloat16), stream(at::kBFloat16),
+                                         stream(at::kBFloat16)};
+  return against_copy(watch, 2 * 3 * bytes_of(parts[0]), [=, &launch] {
+    cuda::concat_sum(parts, counters, /*keep_rows=*/true, at::kBFloat16, launch);
+  });
+}
+
 Figure pointwise(const Stopwatch& watch) {
   const cuda::Launcher& launch = launcher();
   const cuda::Formula gelu = cuda::parse_formula("gelu %0 : bf16 -> %1", 1);
@@ -379,6 +391,7 @@ void add_fused_benchmarks(Suite& suite) {
   suite.add("gpu/fused_cast_bandwidth", cast);
   suite.add("gpu/fused_cast_vs_libtorch", cast_against_libtorch);
   suite.add("gpu/fused_column_sum_bandwidth", column_sum);
+  suite.add("gpu/fused_concat_sum_bandwidth", concat_sum);
   suite.add("gpu/fused_filter_gradient_bandwidth", filter_gradient);
   suite.add("gpu/fused_pointwise_bandwidth", pointwise);
   suite.add("gpu/fused_pointwise_sum_bandwidth", pointwise_sum);

@@ -11,7 +11,7 @@ namespace tensorpack {
 struct FusionOptions {
   bool batch_norm = true;               ///< with the relu, the residual and the gradients around it
   bool bias_relu = true;                ///< after convolutions, and both their gradients
-  bool column_sums = true;              ///< the gradients of biases
+  bool column_sums = true;              ///< the gradients of biases, of concatenations with those
   bool convolutions = true;             ///< CPU: 3x3, gradients over grey images; CUDA: of images
   bool cross_entropy = true;            ///< log-softmax, the loss and both their gradients
   bool few_channels = true;             ///< gradients of filters over few channels, if small

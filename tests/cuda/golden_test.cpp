@@ -8,6 +8,7 @@
 #include "tensorpack/cuda/kernels/bias_relu.h"
 #include "tensorpack/cuda/kernels/cast.h"
 #include "tensorpack/cuda/kernels/column_sum.h"
+#include "tensorpack/cuda/kernels/concat_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
 #include "tensorpack/cuda/kernels/filter_gradient.h"
 #include "tensorpack/cuda/kernels/fold_image.h"
@@ -70,6 +71,8 @@ TEST(GoldenKernelTest, SourcesAreThoseOnFile) {
                       launcher);
   cast({.tensors = {rows}, .type = at::kBFloat16}, launcher);
   column_sum(rows, counters, true, at::kFloat, launcher);
+  const at::Tensor part = at::zeros({4, 768}, at::kBFloat16);
+  concat_sum({part, part, part}, counters, true, at::kBFloat16, launcher);
   const Formula formula =
       parse_formula("add %0 %1 1 : bf16 ; leaky_relu %2 0.2 : bf16 ; cast %3 : float -> %4 %2", 2);
   const DenseLayout layout{x.sizes().vec(), x.strides().vec()};

@@ -88,6 +88,26 @@ void expect_column_sum_as_unfused(at::IntArrayRef sizes, c10::ScalarType type,
                                   c10::ScalarType of_sums, const Launcher& launcher,
                                   c10::Device device);
 
+/// Matrices, or batches of them, side by side.
+struct ConcatSumCase {
+  /// Of the parts in memory: as they are, as columns of wider matrices (the second begins where
+  /// vectors do, the third does not), one row for all.
+  enum class Layout { kDense, kColumns, kOddColumns, kExpanded };
+
+  std::vector<int64_t> rows = {};     // in one dimension or several
+  std::vector<int64_t> columns = {};  // of the parts
+  c10::ScalarType type = c10::kFloat;
+  c10::ScalarType of_sums = c10::kFloat;
+  Layout layout = Layout::kDense;
+};
+
+/// One row, one column, one part, as many parts as can be; columns that no vector divides.
+std::vector<ConcatSumCase> concat_sum_cases();
+
+/// Expects libtorch's bits, NaN and infinity among them, and sums that repeat bit by bit.
+void expect_concat_sum_as_unfused(const ConcatSumCase& of, const Launcher& launcher,
+                                  c10::Device device);
+
 /// A formula of random steps over random inputs, broadcast and transposed ones among them.
 void expect_pointwise_as_unfused(uint64_t seed, const Launcher& launcher, c10::Device device);
 /// Every operator that a formula can have, in steps of this type.

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "tensorpack/cuda/kernels/columns.h"
+#include "tensorpack/cuda/kernels/concat_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
 #include "tensorpack/cuda/kernels/fold_image.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
@@ -72,6 +73,31 @@ TEST(ColumnSumKernelTest, GivesWhatTheUnfusedOperatorsGive) {
   expect_column_sum_as_unfused({300, 24}, at::kBFloat16, at::kBFloat16, launcher, at::kCPU);
   expect_column_sum_as_unfused({1, 1}, at::kFloat, at::kFloat, launcher, at::kCPU);
   expect_column_sum_as_unfused({77, 131}, at::kHalf, at::kFloat, launcher, at::kCPU);
+}
+
+TEST(ConcatSumKernelTest, GivesWhatTheUnfusedOperatorsGive) {
+  const HostLauncher launcher;
+  for (const ConcatSumCase& of : concat_sum_cases()) {
+    SCOPED_TRACE(c10::str(at::IntArrayRef(of.rows), " ", at::IntArrayRef(of.columns), of.type));
+    expect_concat_sum_as_unfused(of, launcher, at::kCPU);
+  }
+}
+
+TEST(ConcatSumKernelTest, TakesRowsThatAreAllAsFarApart) {
+  const at::Tensor x = at::zeros({4, 6, 16});
+  const auto stride_of = [](const at::Tensor& t) { return row_stride(t.sizes(), t.strides()); };
+  EXPECT_EQ(stride_of(x), 16);
+  EXPECT_EQ(stride_of(x.narrow(2, 3, 5)), 16);
+  EXPECT_EQ(stride_of(x.narrow(0, 1, 2)), 16);
+  EXPECT_EQ(stride_of(x.slice(1, 0, 6, 2)), 32);
+  EXPECT_EQ(stride_of(x.slice(1, 0, 6, 5)), std::nullopt);
+  EXPECT_EQ(stride_of(x.narrow(1, 0, 3)), std::nullopt);
+  EXPECT_EQ(stride_of(x.narrow(1, 0, 3).narrow(0, 0, 1)), 16);
+  EXPECT_EQ(stride_of(x.transpose(0, 1)), std::nullopt);
+  EXPECT_EQ(stride_of(x.transpose(1, 2)), std::nullopt);
+  EXPECT_EQ(stride_of(x.narrow(2, 0, 1)), 16);
+  EXPECT_EQ(stride_of(at::zeros({8}).expand({4, 6, 8})), 0);
+  EXPECT_EQ(stride_of(at::zeros({})), std::nullopt);
 }
 
 TEST(LayerNormKernelTest, GivesWhatTheUnfusedOperatorsGive) {

@@ -10,6 +10,7 @@
 #include "tensorpack/cuda/kernels/bias_relu.h"
 #include "tensorpack/cuda/kernels/cast.h"
 #include "tensorpack/cuda/kernels/column_sum.h"
+#include "tensorpack/cuda/kernels/concat_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
 #include "tensorpack/cuda/kernels/filter_gradient.h"
 #include "tensorpack/cuda/kernels/fold_image.h"
@@ -174,6 +175,16 @@ at::Tensor run_column_sum(const at::Tensor& input, const at::Tensor& counters, b
       [&] { return column_sum_unfused(input, keep_rows, type); });
 }
 
+std::tuple<at::Tensor, at::Tensor> run_concat_sum(at::TensorList parts, const at::Tensor& counters,
+                                                  bool keep_rows, at::ScalarType type) {
+  return choose(
+      parts[0],
+      [&](const Launcher& launcher) {
+        return concat_sum(parts.vec(), counters, keep_rows, type, launcher);
+      },
+      [&] { return concat_sum_unfused(parts.vec(), keep_rows, type); });
+}
+
 CrossEntropyResults run_cross_entropy(const at::Tensor& logits, const at::Tensor& target,
                                       const at::Tensor& loss_grad, bool mean, int64_t ignore_index,
                                       at::ScalarType grad_type) {
@@ -302,6 +313,7 @@ bool launches_kernels(const c10::OperatorHandle& op) {
       "bias_relu_backward",
       "cast_together",
       "column_sum",
+      "concat_sum",
       "cross_entropy",
       "filter_gradient",
       "fold_image",
@@ -336,6 +348,7 @@ c10::OperatorHandle bias_relu_backward_operator() {
 }
 c10::OperatorHandle cast_together_operator() { return find_operator("tensorpack::cast_together"); }
 c10::OperatorHandle column_sum_operator() { return find_operator("tensorpack::column_sum"); }
+c10::OperatorHandle concat_sum_operator() { return find_operator("tensorpack::concat_sum"); }
 c10::OperatorHandle cross_entropy_operator() { return find_operator("tensorpack::cross_entropy"); }
 c10::OperatorHandle filter_gradient_operator() {
   return find_operator("tensorpack::filter_gradient");
@@ -383,6 +396,9 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
   library.def(
       "column_sum(Tensor input, Tensor counters, bool keep_rows, ScalarType type) -> Tensor");
   library.def(
+      "concat_sum(Tensor[] parts, Tensor counters, bool keep_rows, ScalarType type) -> "
+      "(Tensor, Tensor)");
+  library.def(
       "cross_entropy(Tensor logits, Tensor target, Tensor loss_grad, bool mean, int ignore_index, "
       "ScalarType grad_type) -> (Tensor, Tensor, Tensor)");
   library.def(
@@ -418,6 +434,7 @@ TORCH_LIBRARY_IMPL(tensorpack, CompositeExplicitAutograd, library) {
   library.impl("bias_relu_backward", run_bias_relu_backward);
   library.impl("cast_together", run_cast_together);
   library.impl("column_sum", run_column_sum);
+  library.impl("concat_sum", run_concat_sum);
   library.impl("cross_entropy", run_cross_entropy);
   library.impl("filter_gradient", run_filter_gradient);
   library.impl("fold_image", run_fold_image);

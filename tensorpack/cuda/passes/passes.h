@@ -34,7 +34,8 @@ int fuse_batch_norm(Trace& trace, c10::DeviceType device = c10::kCUDA);
 /// operators. See Note [Biases of convolutions].
 int fuse_bias_relu(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
-/// Puts sums over the rows of large matrices in place of libtorch's; returns how many.
+/// Puts sums over the rows of large matrices in place of libtorch's, with the concatenation that
+/// makes the matrix where one does; returns how many. See Note [Concatenations and sums].
 int fuse_column_sums(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
 /// Fuses log-softmax and the negative log-likelihood of classes, forward and backward, with the
