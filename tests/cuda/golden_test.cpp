@@ -64,6 +64,7 @@ TEST(GoldenKernelTest, SourcesAreThoseOnFile) {
   layer_norm({.input = rows, .type = at::kBFloat16, .size = {4, 768}}, launcher);
   layer_norm_backward({.grad = rows,
                        .input = rows,
+                       .weight = at::zeros({768}),
                        .mean = at::zeros({4}),
                        .rstd = at::zeros({4}),
                        .copy = at::kBFloat16,

@@ -95,6 +95,7 @@ LayerNormGradients layer_norm_backward(const LayerNormBackwardArguments& a,
                            .stream = a.input.scalar_type(),
                            .residual = type_of(other),
                            .result = a.grad.scalar_type(),
+                           .weight = weight.defined(),
                            .copy = a.copy,
                            .sum = a.sum};
   const KernelSource main = layer_norm_backward_kernel(plan, kBackwardBlocks);

@@ -53,6 +53,7 @@ struct LayerNormPlan {
   c10::ScalarType stream = c10::kFloat;          ///< of x, s and its gradient
   c10::optional<c10::ScalarType> residual = {};  ///< what is added, if anything
   c10::ScalarType result = c10::kFloat;          ///< of y and its gradient
+  bool weight = false;                           ///< backward
   c10::optional<c10::ScalarType> copy = {};      ///< backward
   c10::optional<c10::ScalarType> sum = {};       ///< backward
 };

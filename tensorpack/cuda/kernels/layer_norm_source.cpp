@@ -3,7 +3,8 @@
 // A warp keeps a row in its registers, so that mean, variance and result take one read, without
 // barriers. Backward, it adds up its rows' share of the gradients of weight and bias on the way; a
 // small kernel sums what the blocks found. For the sums of its results, too, it has no registers
-// left: it keeps them in shared memory, each lane those of its own columns.
+// left: it keeps them in shared memory, each lane those of its own columns. Whether there is a
+// weight is known to the compiler, for the same reason: branches kept some more alive.
 #include <fmt/format.h>
 
 #include "tensorpack/cuda/kernels/layer_norm.h"
@@ -133,7 +134,7 @@ layer_norm_backward(const G* __restrict__ grad, const X* __restrict__ x, const X
 #pragma unroll
     for (int k = 0; k < K; ++k) {
       float w[W];
-      if (weight) load_part(weight, (k * 32 + lane) * W, w);
+      if constexpr (kWeight) load_part(weight, (k * 32 + lane) * W, w);
 #pragma unroll
       for (int j = 0; j < W; ++j) {
         const int i = k * W + j;
@@ -141,7 +142,7 @@ layer_norm_backward(const G* __restrict__ grad, const X* __restrict__ x, const X
         f[i] = is_inside(lane, k) ? (f[i] - m) * inverse : 0.f;
         weight_grad[i] = fmaf(g[i], f[i], weight_grad[i]);
         bias_grad[i] += g[i];
-        if (weight) g[i] *= w[j];
+        if constexpr (kWeight) g[i] *= w[j];
         product = fmaf(g[i], f[i], product);
         sum += g[i];
       }
@@ -250,9 +251,10 @@ KernelSource layer_norm_kernel(const LayerNormPlan& plan) {
 KernelSource layer_norm_backward_kernel(const LayerNormPlan& plan, int blocks) {
   const std::string constants = fmt::format(
       "using X = {};\nusing G = {};\nusing Y = {};\n"
-      "constexpr bool kOther = {}, kCopy = {}, kSum = {};\nconstexpr int kBlocks = {};\n",
+      "constexpr bool kOther = {}, kWeight = {}, kCopy = {}, kSum = {};\n"
+      "constexpr int kBlocks = {};\n",
       kernel_type(plan.stream), kernel_type(plan.result),
-      kernel_type(plan.copy.value_or(plan.stream)), plan.residual.has_value(),
+      kernel_type(plan.copy.value_or(plan.stream)), plan.residual.has_value(), plan.weight,
       plan.copy.has_value(), plan.sum.has_value(), blocks);
   return {"layer_norm_backward", head(plan) + constants + kRow + kBackward};
 }
