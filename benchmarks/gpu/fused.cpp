@@ -13,6 +13,7 @@
 #include "tensorpack/cuda/kernels/concat_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
 #include "tensorpack/cuda/kernels/device_launcher.h"
+#include "tensorpack/cuda/kernels/embedding_gradient.h"
 #include "tensorpack/cuda/kernels/filter_gradient.h"
 #include "tensorpack/cuda/kernels/kernel_list.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
@@ -229,6 +230,30 @@ Figure layer_norm_backward(const Stopwatch& watch, bool sum) {
                       [=, &launch] { cuda::layer_norm_backward(a, launch); });
 }
 
+cuda::EmbeddingGradientArguments gradients_of_words() {
+  const auto options = at::TensorOptions(at::kCUDA);
+  return {.grad = stream(at::kFloat),
+          .words = at::randint(50257, {16, 1024}, options.dtype(at::kLong)),
+          .other = at::randn({50304, 768}, options.dtype(at::kBFloat16))};
+}
+
+Figure embedding_gradient(const Stopwatch& watch) {
+  const cuda::Launcher& launch = launcher();
+  const cuda::EmbeddingGradientArguments a = gradients_of_words();
+  return against_copy(watch, bytes_of(a.grad) + 3 * bytes_of(a.other),
+                      [=, &launch] { cuda::embedding_gradient(a, launch); });
+}
+
+Figure embedding_gradient_against_libtorch(const Stopwatch& watch) {
+  const cuda::Launcher& launch = launcher();
+  const cuda::EmbeddingGradientArguments a = gradients_of_words();
+  const auto step = [=, &launch] { cuda::embedding_gradient(a, launch); };
+  step();  // compiles
+  return watch.compare({.ours = on_device(step),
+                        .peer = on_device([=] { cuda::embedding_gradient_unfused(a); }),
+                        .peer_name = "libtorch's gradient, cast and addition"});
+}
+
 // ResNet-50's.
 Figure max_pool(const Stopwatch& watch, bool backward) {
   const cuda::Launcher& launch = launcher();
@@ -375,6 +400,8 @@ void add_fused_benchmarks(Suite& suite) {
   suite.add("gpu/fused_batch_norm_residual_backward_bandwidth",
             [](const Stopwatch& watch) { return batch_norm_backward(watch, 256, 56, true); });
   suite.add("gpu/fused_cross_entropy_bandwidth", cross_entropy);
+  suite.add("gpu/fused_embedding_gradient_bandwidth", embedding_gradient);
+  suite.add("gpu/fused_embedding_gradient_vs_libtorch", embedding_gradient_against_libtorch);
   suite.add("gpu/fused_layer_norm_bandwidth", layer_norm);
   suite.add("gpu/fused_layer_norm_backward_bandwidth",
             [](const Stopwatch& watch) { return layer_norm_backward(watch, false); });

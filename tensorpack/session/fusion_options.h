@@ -17,7 +17,7 @@ struct FusionOptions {
   bool few_channels = true;             ///< gradients of filters over few channels, if small
   bool layer_norm = true;               ///< with the residual, the casts and the sums around it
   bool max_pool = true;                 ///< with places of a byte instead of indices of eight
-  bool pointwise = true;                ///< chains of pointwise operators, and sums over them
+  bool pointwise = true;                ///< chains of them, sums over chains, gradients of words
   bool updates = true;                  ///< read gradients of 16 bits as they are
   bool batch_casts = true;              ///< many small casts as one operator
   bool memsets = true;                  ///< memory is cleared by kernels in captured graphs

@@ -67,6 +67,17 @@ TEST(CompileAheadTest, FindsTheKernelOfConcatenationsWithTheirSums) {
   EXPECT_THAT(names_of(kernels_of(trace, 132)), ElementsAre("concat_sum"));
 }
 
+TEST(CompileAheadTest, FindsTheKernelsOfGradientsOfWords) {
+  const Tensors inputs = {at::rand({40, 64}), at::randint(9, {40}, at::kLong),
+                          at::rand({1024, 64})};
+  Trace trace = trace_of(inputs, {}, [](const Tensors& in) -> NamedTensors {
+    return {{"y", at::embedding_dense_backward(in[0], in[1], 1024, -1, false) + in[2]}};
+  });
+  cuda::optimize(trace, {"y"}, {.device = at::kCPU});
+  EXPECT_THAT(names_of(kernels_of(trace, 132)),
+              ElementsAre("embedding_pieces", "embedding_gradient"));
+}
+
 TEST(CompileAheadTest, FindsTheKernelsOfLayerNormsBackwardWithSums) {
   const Tensors inputs = {at::rand({6, 8}), at::rand({6, 8}), at::rand({6, 1}), at::rand({6, 1})};
   Trace trace = trace_of(inputs, {}, [](const Tensors& in) -> NamedTensors {

@@ -317,6 +317,140 @@ TEST_F(ConcatSumFusionTest, CountsInAConstantOfItsOwn) {
   EXPECT_NE(counters[0], counters[1]);
 }
 
+// ---- words
+
+// Vectors of words that serve as the last layer's weights, too, in mixed precision.
+class EmbeddingGradientFusionTest : public testing::Test {
+ protected:
+  using Other = std::function<at::Tensor(const at::Tensor& of_words, const at::Tensor& product)>;
+
+  static constexpr const char* kFused = "tensorpack::embedding_gradient";
+
+  void trace_training(int64_t padding_idx = -1, bool scale_grad_by_freq = false) {
+    w_.set_requires_grad(true);
+    trace_ = trace_of(inputs_, {w_}, [&](const Tensors& in) -> NamedTensors {
+      const at::Tensor x = at::embedding(w_, in[0], padding_idx, scale_grad_by_freq);
+      const at::Tensor y =
+          at::mm(x.flatten(0, 1).to(at::kBFloat16), w_.to(at::kBFloat16).t()).to(at::kFloat);
+      return {{"grad", torch::autograd::grad({y.square().mean()}, {w_})[0]}};
+    });
+    tensorpack::optimize(trace_, {"grad"});
+  }
+  // What is made of the gradient of the words and a product of matrices in bfloat16.
+  void trace(const Other& result) {
+    trace_ = trace_of(inputs_, {w_}, [&](const Tensors& in) -> NamedTensors {
+      const at::NoGradGuard no_grad;
+      const at::Tensor grad = at::embedding(w_, in[0]).sin();
+      const at::Tensor of_words = at::embedding_dense_backward(grad, in[0], 1024, -1, false);
+      const at::Tensor half = w_.to(at::kBFloat16);
+      return {{"grad", result(of_words, at::mm(half, half.narrow(0, 0, 64)))}};
+    });
+    tensorpack::optimize(trace_, {"grad"});
+  }
+  void expect_fused(int expected) {
+    const Tensors before = outcome_of(trace_, inputs_, {w_});
+    EXPECT_EQ(fuse_embedding_gradient(trace_, at::kCPU), expected);
+    eliminate_dead_code(trace_, {"grad"});
+    expect_close(before, outcome_of(trace_, inputs_, {w_}));
+    EXPECT_EQ(count(trace_, kFused), expected);
+  }
+
+  at::Tensor w_ = at::randn({1024, 64});
+  Tensors inputs_ = {at::randint(100, {3, 50}, at::kLong)};
+  Trace trace_;
+};
+
+TEST_F(EmbeddingGradientFusionTest, ReadsTheGradientOfTheLastLayer) {
+  for (const int64_t padding_idx : {-1, 7}) {
+    trace_training(padding_idx);
+    const int64_t casts = count(trace_, "aten::_to_copy");
+    expect_fused(1);
+    EXPECT_EQ(count(trace_, "aten::embedding_dense_backward"), 0);
+    EXPECT_EQ(count(trace_, "aten::add.Tensor"), 0);
+    EXPECT_EQ(count(trace_, "aten::_to_copy"), casts - 1);
+  }
+}
+
+TEST_F(EmbeddingGradientFusionTest, EitherMayBeAddedToTheOtherInAnyType) {
+  trace([](const at::Tensor& of_words, const at::Tensor& product) {
+    return of_words + product.to(at::kFloat);
+  });
+  expect_fused(1);
+  trace([](const at::Tensor& of_words, const at::Tensor& product) {
+    return product.to(at::kFloat).sin() + of_words;
+  });
+  expect_fused(1);
+  trace([](const at::Tensor& of_words, const at::Tensor& product) { return of_words + product; });
+  expect_fused(1);
+  trace([](const at::Tensor& of_words, const at::Tensor& product) {  // the cast is for others, too
+    const at::Tensor cast = product.to(at::kFloat);
+    return (cast + of_words).sin() + cast;
+  });
+  expect_fused(1);
+  EXPECT_EQ(count(trace_, "aten::_to_copy"), 2);
+}
+
+TEST_F(EmbeddingGradientFusionTest, OthersStayAsTheyAre) {
+  trace_training(-1, /*scale_grad_by_freq=*/true);
+  expect_fused(0);
+  // Read by others, or written before.
+  trace([](const at::Tensor& of_words, const at::Tensor& product) {
+    return (product.to(at::kFloat) + of_words).mul(of_words);
+  });
+  expect_fused(0);
+  trace([](const at::Tensor& of_words, const at::Tensor& product) {
+    const at::Tensor cast = product.to(at::kFloat);
+    of_words.narrow(0, 0, 3).add_(1);
+    return cast + of_words;
+  });
+  expect_fused(0);
+  // Not added, not as it is, or to something of another size.
+  trace([](const at::Tensor& of_words, const at::Tensor& product) {
+    return product.to(at::kFloat) * of_words;
+  });
+  expect_fused(0);
+  trace([](const at::Tensor& of_words, const at::Tensor& product) {
+    return at::add(product.to(at::kFloat), of_words, 2);
+  });
+  expect_fused(0);
+  trace([](const at::Tensor& of_words, const at::Tensor& product) {
+    return product.to(at::kFloat)[0] + of_words;
+  });
+  expect_fused(0);
+  trace([](const at::Tensor& of_words, const at::Tensor&) { return of_words + of_words; });
+  expect_fused(0);
+  // Words that are there many times.
+  inputs_ = {at::randint(100, {3, 500}, at::kLong)};
+  trace_training();
+  expect_fused(0);
+  // Few words.
+  inputs_ = {at::randint(100, {3, 5}, at::kLong)};
+  w_ = at::randn({1000, 64});
+  trace_training();
+  expect_fused(0);
+}
+
+// A product that is written after it was cast is not read later.
+TEST_F(EmbeddingGradientFusionTest, WhatIsWrittenInBetweenIsReadBefore) {
+  trace([](const at::Tensor& of_words, const at::Tensor& product) {
+    const at::Tensor cast = product.to(at::kFloat);
+    const at::Tensor written = of_words.sin();
+    product.add_(1);
+    return cast +
+           at::embedding_dense_backward(written.narrow(0, 0, 150).add(product.narrow(0, 0, 150)),
+                                        at::arange(150).to(of_words.device()), 1024, -1, false);
+  });
+  expect_fused(1);
+}
+
+TEST_F(EmbeddingGradientFusionTest, IsSwitchedWithPointwiseOperators) {
+  for (const bool is_on : {true, false}) {
+    trace_training();
+    cuda::optimize(trace_, {"grad"}, {.pointwise = is_on, .device = at::kCPU});
+    EXPECT_EQ(count(trace_, kFused), is_on ? 1 : 0);
+  }
+}
+
 // ---- pooling
 
 TEST(MaxPoolFusionTest, PlacesTakeAByte) {

@@ -98,6 +98,17 @@ TEST_F(FusedKernelsTest, ConcatSumGivesWhatTheUnfusedOperatorsGive) {
   }
 }
 
+TEST_F(FusedKernelsTest, EmbeddingGradientGivesWhatTheUnfusedOperatorsGive) {
+  using enum EmbeddingGradientCase::Words;
+  std::vector<EmbeddingGradientCase> cases = embedding_gradient_cases();
+  cases.push_back({{16, 1024}, 50304, 768, c10::kBFloat16});
+  cases.push_back({{16, 1024}, 50304, 768, c10::kBFloat16, kFew, 1});
+  for (const EmbeddingGradientCase& of : cases) {
+    SCOPED_TRACE(c10::str(at::IntArrayRef(of.sizes), " of ", of.vocabulary, " x ", of.features));
+    expect_embedding_gradient_as_unfused(of, *launcher_, at::kCUDA);
+  }
+}
+
 TEST_F(FusedKernelsTest, FilterGradientGivesWhatTheUnfusedOperatorsGive) {
   using enum FilterGradientCase::Layout;
   std::vector<FilterGradientCase> cases = filter_gradient_cases();

@@ -12,6 +12,7 @@
 #include "tensorpack/cuda/kernels/column_sum.h"
 #include "tensorpack/cuda/kernels/concat_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
+#include "tensorpack/cuda/kernels/embedding_gradient.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
 
 namespace tensorpack::cuda {
@@ -254,6 +255,44 @@ void expect_cross_entropy_as_unfused(const CrossEntropyCase& of, const Launcher&
   if (of.rows > 2) {
     EXPECT_EQ(grad[1].abs().max().item<float>(), 0) << "an ignored row";
   }
+}
+
+std::vector<EmbeddingGradientCase> embedding_gradient_cases() {
+  using enum EmbeddingGradientCase::Words;
+  return {{{4, 16}, 100, 768, c10::kBFloat16},      {{300}, 50, 64, c10::kBFloat16, kFew, 1},
+          {{2, 129}, 33, 20, c10::kFloat, kOne},    {{31}, 40, 7, c10::kHalf, kFew, -1, c10::kInt},
+          {{70}, 31, 130, c10::kFloat, kRandom, 3}, {{1}, 1, 1, c10::kFloat},
+          {{64}, 2, 4, c10::kBFloat16, kOne, 1}};
+}
+
+void expect_embedding_gradient_as_unfused(const EmbeddingGradientCase& of, const Launcher& launcher,
+                                          c10::Device device) {
+  using Words = EmbeddingGradientCase::Words;
+  at::manual_seed(15);
+  at::Tensor words = at::randint(of.vocabulary, of.sizes, at::kLong);
+  if (of.words == Words::kFew) words.remainder_(3);
+  if (of.words == Words::kOne) words.fill_(of.vocabulary - 1);
+  std::vector<int64_t> sizes = of.sizes;
+  sizes.push_back(of.features);
+  const EmbeddingGradientArguments a{
+      .grad = at::randn(sizes).to(device),
+      .words = words.to(of.of_words).to(device),
+      .other = at::randn({of.vocabulary, of.features}).to(of.type).to(device),
+      .padding_idx = of.padding_idx};
+  const at::Tensor result = embedding_gradient(a, launcher);
+  const at::Tensor expected = embedding_gradient_unfused(
+      {a.grad.cpu().to(at::kDouble), a.words.cpu(), a.other.cpu().to(at::kDouble), a.padding_idx});
+  EXPECT_EQ(result.scalar_type(), at::kFloat);
+  EXPECT_EQ(result.strides(), a.other.strides());
+  expect_close(expected, result, 1e-5, "gradient");
+  expect_close(embedding_gradient_unfused(a), result, 2e-5, "by libtorch's");
+  at::Tensor is_there = at::zeros({of.vocabulary}, at::kBool);
+  is_there.index_fill_(0, words.flatten(), true);
+  if (of.padding_idx >= 0) is_there[of.padding_idx] = false;
+  const at::Tensor others = is_there.logical_not().nonzero().flatten().to(device);
+  EXPECT_TRUE(
+      at::equal(result.index_select(0, others), a.other.to(at::kFloat).index_select(0, others)));
+  EXPECT_TRUE(at::equal(result, embedding_gradient(a, launcher))) << "other bits";
 }
 
 std::vector<FilterGradientCase> filter_gradient_cases() {

@@ -39,6 +39,27 @@ std::vector<CrossEntropyCase> cross_entropy_cases();
 void expect_cross_entropy_as_unfused(const CrossEntropyCase& of, const Launcher& launcher,
                                      c10::Device device);
 
+struct EmbeddingGradientCase {
+  enum class Words { kRandom, kFew, kOne };
+
+  std::vector<int64_t> sizes = {};  // of the words
+  int64_t vocabulary = 1;
+  int64_t features = 1;
+  c10::ScalarType type = c10::kFloat;  // of the other gradient
+  Words words = Words::kRandom;
+  int64_t padding_idx = -1;
+  c10::ScalarType of_words = c10::kLong;
+};
+
+/// One word, words that are everywhere, vectors shorter than a warp, vectors that no vector of the
+/// device divides.
+std::vector<EmbeddingGradientCase> embedding_gradient_cases();
+
+/// Expects what libtorch gives in double, words that are not there untouched, and the same bits
+/// again.
+void expect_embedding_gradient_as_unfused(const EmbeddingGradientCase& of, const Launcher& launcher,
+                                          c10::Device device);
+
 /// Images [N, C, H, W] and the number of filters, whose gradient's other numbers are in `of`.
 struct FilterGradientCase {
   enum class Layout { kContiguous, kChannelsLast, kPart };

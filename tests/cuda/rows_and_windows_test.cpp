@@ -9,6 +9,7 @@
 #include "tensorpack/cuda/kernels/columns.h"
 #include "tensorpack/cuda/kernels/concat_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
+#include "tensorpack/cuda/kernels/embedding_gradient.h"
 #include "tensorpack/cuda/kernels/fold_image.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
 #include "tests/cuda/host_device.h"
@@ -153,6 +154,29 @@ TEST(MaxPoolKernelTest, NotANumberIsTheLargest) {
   EXPECT_TRUE(y[0][0][0][0].isnan().item<bool>());
   EXPECT_EQ(places[0][0][0][0].item<int>(), 2);
   EXPECT_EQ(places[0][0][1][1].item<int>(), 1);
+}
+
+TEST(EmbeddingGradientKernelTest, GivesWhatTheUnfusedOperatorsGive) {
+  const HostLauncher launcher;
+  for (const EmbeddingGradientCase& of : embedding_gradient_cases()) {
+    SCOPED_TRACE(c10::str(at::IntArrayRef(of.sizes), " of ", of.vocabulary, " x ", of.features));
+    expect_embedding_gradient_as_unfused(of, launcher, at::kCPU);
+  }
+}
+
+TEST(EmbeddingGradientKernelTest, WhatIsNoNumberShowsInItsWordAlone) {
+  const HostLauncher launcher;
+  const at::Tensor grad = at::randn({80, 12}), words = at::arange(80).floor_divide(40);
+  grad[45][3] = std::numeric_limits<float>::quiet_NaN();
+  grad[3][11] = std::numeric_limits<float>::infinity();
+  const at::Tensor other = at::zeros({5, 12}, at::kBFloat16);
+  other[4][0] = -std::numeric_limits<float>::infinity();
+  const at::Tensor result =
+      embedding_gradient({.grad = grad, .words = words, .other = other}, launcher);
+  EXPECT_TRUE(result[1][3].isnan().item<bool>());
+  EXPECT_TRUE(result[0][11].isinf().item<bool>());
+  EXPECT_TRUE(result[4][0].isinf().item<bool>());
+  EXPECT_EQ(result.isfinite().sum().item<int64_t>(), 5 * 12 - 3);
 }
 
 TEST(FilterGradientKernelTest, GivesWhatTheUnfusedOperatorsGive) {

@@ -12,6 +12,7 @@
 #include "tensorpack/cuda/kernels/column_sum.h"
 #include "tensorpack/cuda/kernels/concat_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
+#include "tensorpack/cuda/kernels/embedding_gradient.h"
 #include "tensorpack/cuda/kernels/filter_gradient.h"
 #include "tensorpack/cuda/kernels/fold_image.h"
 #include "tensorpack/cuda/kernels/kernel_list.h"
@@ -199,6 +200,15 @@ CrossEntropyResults run_cross_entropy(const at::Tensor& logits, const at::Tensor
       [&] { return cross_entropy_unfused(arguments); });
 }
 
+at::Tensor run_embedding_gradient(const at::Tensor& grad, const at::Tensor& words,
+                                  const at::Tensor& other, int64_t padding_idx) {
+  const EmbeddingGradientArguments arguments{
+      .grad = grad, .words = words, .other = other, .padding_idx = padding_idx};
+  return choose(
+      grad, [&](const Launcher& launcher) { return embedding_gradient(arguments, launcher); },
+      [&] { return embedding_gradient_unfused(arguments); });
+}
+
 std::tuple<at::Tensor, at::Tensor> run_filter_gradient(
     const at::Tensor& grad, const at::Tensor& image, at::IntArrayRef size, at::IntArrayRef strides,
     at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool bias) {
@@ -315,6 +325,7 @@ bool launches_kernels(const c10::OperatorHandle& op) {
       "column_sum",
       "concat_sum",
       "cross_entropy",
+      "embedding_gradient",
       "filter_gradient",
       "fold_image",
       "layer_norm",
@@ -350,6 +361,9 @@ c10::OperatorHandle cast_together_operator() { return find_operator("tensorpack:
 c10::OperatorHandle column_sum_operator() { return find_operator("tensorpack::column_sum"); }
 c10::OperatorHandle concat_sum_operator() { return find_operator("tensorpack::concat_sum"); }
 c10::OperatorHandle cross_entropy_operator() { return find_operator("tensorpack::cross_entropy"); }
+c10::OperatorHandle embedding_gradient_operator() {
+  return find_operator("tensorpack::embedding_gradient");
+}
 c10::OperatorHandle filter_gradient_operator() {
   return find_operator("tensorpack::filter_gradient");
 }
@@ -402,6 +416,8 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
       "cross_entropy(Tensor logits, Tensor target, Tensor loss_grad, bool mean, int ignore_index, "
       "ScalarType grad_type) -> (Tensor, Tensor, Tensor)");
   library.def(
+      "embedding_gradient(Tensor grad, Tensor words, Tensor other, int padding_idx) -> Tensor");
+  library.def(
       "filter_gradient(Tensor grad, Tensor image, int[] size, int[] strides, int[] stride, "
       "int[] padding, int[] dilation, bool bias) -> (Tensor, Tensor)");
   library.def("fold_image(Tensor image, int[] padding, int[] size, int channels) -> Tensor");
@@ -436,6 +452,7 @@ TORCH_LIBRARY_IMPL(tensorpack, CompositeExplicitAutograd, library) {
   library.impl("column_sum", run_column_sum);
   library.impl("concat_sum", run_concat_sum);
   library.impl("cross_entropy", run_cross_entropy);
+  library.impl("embedding_gradient", run_embedding_gradient);
   library.impl("filter_gradient", run_filter_gradient);
   library.impl("fold_image", run_fold_image);
   library.impl("folded_convolution", folded_convolution);

@@ -20,6 +20,7 @@ c10::OperatorHandle cast_together_operator();
 c10::OperatorHandle column_sum_operator();
 c10::OperatorHandle concat_sum_operator();
 c10::OperatorHandle cross_entropy_operator();
+c10::OperatorHandle embedding_gradient_operator();
 c10::OperatorHandle filter_gradient_operator();
 c10::OperatorHandle fold_image_operator();
 c10::OperatorHandle folded_convolution_operator();

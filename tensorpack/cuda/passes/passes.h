@@ -42,6 +42,10 @@ int fuse_column_sums(Trace& trace, c10::DeviceType device = c10::kCUDA);
 /// casts around them; returns into how many operators.
 int fuse_cross_entropy(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
+/// Has gradients of words' vectors read the gradient that is added to them; returns how many. See
+/// Note [Gradients of words].
+int fuse_embedding_gradient(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
 /// Puts gradients of filters over small batches of images of few channels in place of libtorch's;
 /// returns how many. See Note [Gradients of filters].
 int fuse_filter_gradients(Trace& trace, c10::DeviceType device = c10::kCUDA);
