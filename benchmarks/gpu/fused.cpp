@@ -10,8 +10,10 @@
 #include "tensorpack/cuda/kernels/bias_relu.h"
 #include "tensorpack/cuda/kernels/cast.h"
 #include "tensorpack/cuda/kernels/column_sum.h"
+#include "tensorpack/cuda/kernels/concat_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
 #include "tensorpack/cuda/kernels/device_launcher.h"
+#include "tensorpack/cuda/kernels/embedding_gradient.h"
 #include "tensorpack/cuda/kernels/filter_gradient.h"
 #include "tensorpack/cuda/kernels/kernel_list.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
@@ -213,17 +215,43 @@ Figure layer_norm(const Stopwatch& watch) {
                       [=, &launch] { cuda::layer_norm(a, launch); });
 }
 
-Figure layer_norm_backward(const Stopwatch& watch) {
+// The sums over the rows take no byte more.
+Figure layer_norm_backward(const Stopwatch& watch, bool sum) {
   const cuda::Launcher& launch = launcher();
-  const cuda::LayerNormBackwardArguments a{.grad = stream(at::kBFloat16),
-                                           .input = stream(at::kFloat),
-                                           .weight = vector(768),
-                                           .mean = vector(16384),
-                                           .rstd = vector(16384),
-                                           .other = stream(at::kFloat),
-                                           .copy = at::kBFloat16};
+  cuda::LayerNormBackwardArguments a{.grad = stream(at::kBFloat16),
+                                     .input = stream(at::kFloat),
+                                     .weight = vector(768),
+                                     .mean = vector(16384),
+                                     .rstd = vector(16384),
+                                     .other = stream(at::kFloat),
+                                     .copy = at::kBFloat16};
+  if (sum) a.sum = at::kBFloat16;
   return against_copy(watch, 3 * bytes_of(a.input) + 2 * bytes_of(a.grad),
                       [=, &launch] { cuda::layer_norm_backward(a, launch); });
+}
+
+cuda::EmbeddingGradientArguments gradients_of_words() {
+  const auto options = at::TensorOptions(at::kCUDA);
+  return {.grad = stream(at::kFloat),
+          .words = at::randint(50257, {16, 1024}, options.dtype(at::kLong)),
+          .other = at::randn({50304, 768}, options.dtype(at::kBFloat16))};
+}
+
+Figure embedding_gradient(const Stopwatch& watch) {
+  const cuda::Launcher& launch = launcher();
+  const cuda::EmbeddingGradientArguments a = gradients_of_words();
+  return against_copy(watch, bytes_of(a.grad) + 3 * bytes_of(a.other),
+                      [=, &launch] { cuda::embedding_gradient(a, launch); });
+}
+
+Figure embedding_gradient_against_libtorch(const Stopwatch& watch) {
+  const cuda::Launcher& launch = launcher();
+  const cuda::EmbeddingGradientArguments a = gradients_of_words();
+  const auto step = [=, &launch] { cuda::embedding_gradient(a, launch); };
+  step();  // compiles
+  return watch.compare({.ours = on_device(step),
+                        .peer = on_device([=] { cuda::embedding_gradient_unfused(a); }),
+                        .peer_name = "libtorch's gradient, cast and addition"});
 }
 
 // ResNet-50's.
@@ -279,6 +307,17 @@ Figure column_sum(const Stopwatch& watch) {
   const at::Tensor x = hidden();
   return against_copy(watch, bytes_of(x), [=, &launch] {
     cuda::column_sum(x, counters, /*keep_rows=*/false, at::kFloat, launch);
+  });
+}
+
+// The gradients of queries, keys and values, and of their biases.
+Figure concat_sum(const Stopwatch& watch) {
+  const cuda::Launcher& launch = launcher();
+  const at::Tensor counters = cuda::make_counters(at::kCUDA);
+  const std::vector<at::Tensor> parts = {stream(at::kBFloat16), stream(at::kBFloat16),
+                                         stream(at::kBFloat16)};
+  return against_copy(watch, 2 * 3 * bytes_of(parts[0]), [=, &launch] {
+    cuda::concat_sum(parts, counters, /*keep_rows=*/true, at::kBFloat16, launch);
   });
 }
 
@@ -361,8 +400,13 @@ void add_fused_benchmarks(Suite& suite) {
   suite.add("gpu/fused_batch_norm_residual_backward_bandwidth",
             [](const Stopwatch& watch) { return batch_norm_backward(watch, 256, 56, true); });
   suite.add("gpu/fused_cross_entropy_bandwidth", cross_entropy);
+  suite.add("gpu/fused_embedding_gradient_bandwidth", embedding_gradient);
+  suite.add("gpu/fused_embedding_gradient_vs_libtorch", embedding_gradient_against_libtorch);
   suite.add("gpu/fused_layer_norm_bandwidth", layer_norm);
-  suite.add("gpu/fused_layer_norm_backward_bandwidth", layer_norm_backward);
+  suite.add("gpu/fused_layer_norm_backward_bandwidth",
+            [](const Stopwatch& watch) { return layer_norm_backward(watch, false); });
+  suite.add("gpu/fused_layer_norm_backward_sum_bandwidth",
+            [](const Stopwatch& watch) { return layer_norm_backward(watch, true); });
   suite.add("gpu/fused_max_pool_bandwidth",
             [](const Stopwatch& watch) { return max_pool(watch, false); });
   suite.add("gpu/fused_max_pool_backward_bandwidth",
@@ -374,6 +418,7 @@ void add_fused_benchmarks(Suite& suite) {
   suite.add("gpu/fused_cast_bandwidth", cast);
   suite.add("gpu/fused_cast_vs_libtorch", cast_against_libtorch);
   suite.add("gpu/fused_column_sum_bandwidth", column_sum);
+  suite.add("gpu/fused_concat_sum_bandwidth", concat_sum);
   suite.add("gpu/fused_filter_gradient_bandwidth", filter_gradient);
   suite.add("gpu/fused_pointwise_bandwidth", pointwise);
   suite.add("gpu/fused_pointwise_sum_bandwidth", pointwise_sum);

@@ -11,14 +11,14 @@ namespace tensorpack {
 struct FusionOptions {
   bool batch_norm = true;               ///< with the relu, the residual and the gradients around it
   bool bias_relu = true;                ///< after convolutions, and both their gradients
-  bool column_sums = true;              ///< the gradients of biases
+  bool column_sums = true;              ///< the gradients of biases, of concatenations with those
   bool convolutions = true;             ///< CPU: 3x3, gradients over grey images; CUDA: of images
   bool cross_entropy = true;            ///< log-softmax, the loss and both their gradients
   bool cudnn_choice = true;             ///< on CUDA: cuDNN's kernels, tried once and for all
   bool few_channels = true;             ///< gradients of filters over few channels, if small
-  bool layer_norm = true;               ///< with the residual before it and the casts around it
+  bool layer_norm = true;               ///< with the residual, the casts and the sums around it
   bool max_pool = true;                 ///< with places of a byte instead of indices of eight
-  bool pointwise = true;                ///< chains of pointwise operators, and sums over them
+  bool pointwise = true;                ///< chains of them, sums over chains, gradients of words
   bool updates = true;                  ///< read gradients of 16 bits as they are
   bool batch_casts = true;              ///< many small casts as one operator
   bool memsets = true;                  ///< memory is cleared by kernels in captured graphs

@@ -57,6 +57,40 @@ TEST(CompileAheadTest, FindsTheKernelOfCasts) {
   EXPECT_THAT(names_of(kernels_of(trace, 132)), ElementsAre("cast"));
 }
 
+TEST(CompileAheadTest, FindsTheKernelOfConcatenationsWithTheirSums) {
+  const Tensors inputs = {at::rand({512, 96}), at::rand({512, 64})};
+  Trace trace = trace_of(inputs, {}, [](const Tensors& in) -> NamedTensors {
+    const at::Tensor all = at::cat({in[0].sin(), in[1]}, 1);
+    return {{"y", at::mm(all.t(), all)}, {"sum", all.sum(0)}};
+  });
+  cuda::optimize(trace, {"y", "sum"}, {.device = at::kCPU});
+  EXPECT_THAT(names_of(kernels_of(trace, 132)), ElementsAre("concat_sum"));
+}
+
+TEST(CompileAheadTest, FindsTheKernelsOfGradientsOfWords) {
+  const Tensors inputs = {at::rand({40, 64}), at::randint(9, {40}, at::kLong),
+                          at::rand({1024, 64})};
+  Trace trace = trace_of(inputs, {}, [](const Tensors& in) -> NamedTensors {
+    return {{"y", at::embedding_dense_backward(in[0], in[1], 1024, -1, false) + in[2]}};
+  });
+  cuda::optimize(trace, {"y"}, {.device = at::kCPU});
+  EXPECT_THAT(names_of(kernels_of(trace, 132)),
+              ElementsAre("embedding_pieces", "embedding_gradient"));
+}
+
+TEST(CompileAheadTest, FindsTheKernelsOfLayerNormsBackwardWithSums) {
+  const Tensors inputs = {at::rand({6, 8}), at::rand({6, 8}), at::rand({6, 1}), at::rand({6, 1})};
+  Trace trace = trace_of(inputs, {}, [](const Tensors& in) -> NamedTensors {
+    const auto [dx, dw, db] = at::native_layer_norm_backward(in[0], in[1], {8}, in[2], in[3], {},
+                                                             {}, {true, false, false});
+    return {{"dx", dx}, {"sum", dx.sum(0)}};
+  });
+  cuda::optimize(trace, {"dx", "sum"}, {.device = at::kCPU});
+  const std::vector<KernelSource> kernels = kernels_of(trace, 132);
+  EXPECT_THAT(names_of(kernels), ElementsAre("layer_norm_backward", "layer_norm_finish"));
+  EXPECT_THAT(kernels[1].text, testing::HasSubstr("kSum = true"));
+}
+
 TEST(CompileAheadTest, RunsNothing) {
   const Norm norm;
   const Trace trace = fused_norm(norm);

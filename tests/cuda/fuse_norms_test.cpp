@@ -273,6 +273,110 @@ TEST_F(LayerNormFusionTest, ResidualsAndTheirGradientsBecomePartOfIt) {
   EXPECT_EQ(additions(), before - 2);
 }
 
+// Layers with a bias, whose gradient is a sum over the rows of what layer norm's backward gives.
+class LayerNormSumTest : public LayerNormFusionTest {
+ protected:
+  // An addition to a value before its sum, by somebody who sees it.
+  enum class Write { kNone, kBefore, kAfter };
+
+  static constexpr const char* kBackward = "tensorpack::layer_norm_backward";
+  static constexpr const char* kSum = "aten::sum.dim_IntList";
+
+  // layer_norm_backward's gradient, cast or not, as the layer before it takes it.
+  void trace_backward(c10::ScalarType type, bool keep_rows, Write write = Write::kNone) {
+    inputs_ = {at::randn({2, 3, 8}), at::randn({2, 3, 8}), at::randn({2, 3, 8})};
+    trace_ = trace_of(inputs_, {}, [&](const Tensors& in) -> NamedTensors {
+      const at::NoGradGuard no_grad;
+      const auto [y, mean, rstd] = at::native_layer_norm(in[1], {8}, {}, {}, 1e-5);
+      const auto [dx, dw, db] = at::native_layer_norm_backward(in[0] * 2, in[1], {8}, mean, rstd,
+                                                               {}, {}, {true, false, false});
+      const at::Tensor all = (dx + in[2]).to(type);
+      const at::Tensor matrix = all.view({-1, 8});
+      const at::Tensor product = at::mm(matrix, matrix.t());
+      if (write == Write::kBefore) matrix.select(0, 0).add_(1);
+      const at::Tensor sum = matrix.sum(0, keep_rows);
+      if (write == Write::kAfter) matrix.select(0, 0).add_(1);
+      return {{"product", product}, {"sum", sum.view({8})}, {"all", all}};
+    });
+    fetches_ = {"product", "sum", "all"};
+    variables_ = {};
+    tensorpack::optimize(trace_, fetches_);
+  }
+};
+
+TEST_F(LayerNormSumTest, SumsOfWhatItGivesBecomePartOfIt) {
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    for (const bool keep_rows : {false, true}) {
+      trace_backward(type, keep_rows);
+      expect_same_after_fusion();
+      EXPECT_EQ(count(trace_, kBackward), 1);
+      EXPECT_EQ(count(trace_, kSum), 0);
+    }
+  }
+}
+
+TEST_F(LayerNormSumTest, SumsOfWhatIsWrittenStay) {
+  for (const auto write : {Write::kBefore, Write::kAfter}) {
+    trace_backward(at::kBFloat16, true, write);
+    expect_same_after_fusion();
+    EXPECT_EQ(count(trace_, kSum), 1);
+  }
+}
+
+TEST_F(LayerNormSumTest, OtherSumsStay) {
+  const auto expect_sums = [&](int64_t expected, const auto& sum_of) {
+    inputs_ = {at::randn({2, 3, 8}), at::randn({2, 3, 8})};
+    trace_ = trace_of(inputs_, {}, [&](const Tensors& in) -> NamedTensors {
+      const at::NoGradGuard no_grad;
+      const auto [y, mean, rstd] = at::native_layer_norm(in[1], {8}, {}, {}, 1e-5);
+      const auto [dx, dw, db] = at::native_layer_norm_backward(in[0] * 2, in[1], {8}, mean, rstd,
+                                                               {}, {}, {true, false, false});
+      const at::Tensor copy = dx.to(at::kBFloat16);
+      return {{"dx", dx}, {"copy", copy.exp()}, {"sum", sum_of(dx, copy)}};
+    });
+    fetches_ = {"dx", "copy", "sum"};
+    variables_ = {};
+    tensorpack::optimize(trace_, fetches_);
+    expect_same_after_fusion();
+    EXPECT_EQ(count(trace_, kSum), expected);
+  };
+  expect_sums(0, [](const at::Tensor&, const at::Tensor& copy) {
+    return copy.view({6, 8}).sum(0);
+  });
+  expect_sums(1, [](const at::Tensor&, const at::Tensor& copy) { return copy.sum(0); });
+  expect_sums(1, [](const at::Tensor&, const at::Tensor& copy) {
+    return copy.view({6, 8}).sum(1);
+  });
+  expect_sums(1, [](const at::Tensor&, const at::Tensor& copy) {
+    return copy.view({12, 4}).sum(0);  // other columns
+  });
+  expect_sums(1, [](const at::Tensor&, const at::Tensor& copy) {
+    return copy.view({6, 8}).narrow(0, 0, 5).sum(0);
+  });
+  expect_sums(1, [](const at::Tensor& dx, const at::Tensor&) {
+    return dx.view({6, 8}).sum(0);  // not of the copy
+  });
+  expect_sums(1, [](const at::Tensor&, const at::Tensor& copy) {  // the other is a column_sum's
+    const at::Tensor matrix = copy.view({6, 8});
+    return at::cat({matrix.sum(0), matrix.sum(0, true).view({8})});
+  });
+}
+
+TEST_F(LayerNormSumTest, RowsThatAreTooLongForItAreSummedAlone) {
+  inputs_ = {at::randn({3, 1025}), at::randn({3, 1025})};
+  trace_ = trace_of(inputs_, {}, [&](const Tensors& in) -> NamedTensors {
+    const at::NoGradGuard no_grad;
+    const auto [y, mean, rstd] = at::native_layer_norm(in[1], {1025}, {}, {}, 1e-5);
+    const auto [dx, dw, db] = at::native_layer_norm_backward(in[0], in[1], {1025}, mean, rstd, {},
+                                                             {}, {true, false, false});
+    return {{"sum", dx.sum(0)}};
+  });
+  fetches_ = {"sum"};
+  variables_ = {};
+  expect_same_after_fusion();
+  EXPECT_EQ(count(trace_, kSum), 1);
+}
+
 TEST_F(LayerNormFusionTest, WhatIsReadInFloatIsWrittenInFloat) {
   trace([&](const at::Tensor& x) {
     const at::Tensor y = norm(x);

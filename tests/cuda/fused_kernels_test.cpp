@@ -85,6 +85,30 @@ TEST_F(FusedKernelsTest, ColumnSumGivesWhatTheUnfusedOperatorsGive) {
   expect_column_sum_as_unfused({77, 131}, at::kHalf, at::kFloat, *launcher_, at::kCUDA);
 }
 
+TEST_F(FusedKernelsTest, ConcatSumGivesWhatTheUnfusedOperatorsGive) {
+  using enum ConcatSumCase::Layout;
+  std::vector<ConcatSumCase> cases = concat_sum_cases();
+  for (c10::ScalarType type : {c10::kFloat, c10::kBFloat16}) {
+    cases.push_back({{16, 1024}, {768, 768, 768}, type, type});
+    cases.push_back({{16, 1024}, {768, 768, 768}, type, type, kColumns});
+  }
+  for (const ConcatSumCase& of : cases) {
+    SCOPED_TRACE(c10::str(at::IntArrayRef(of.rows), " ", at::IntArrayRef(of.columns), of.type));
+    expect_concat_sum_as_unfused(of, *launcher_, at::kCUDA);
+  }
+}
+
+TEST_F(FusedKernelsTest, EmbeddingGradientGivesWhatTheUnfusedOperatorsGive) {
+  using enum EmbeddingGradientCase::Words;
+  std::vector<EmbeddingGradientCase> cases = embedding_gradient_cases();
+  cases.push_back({{16, 1024}, 50304, 768, c10::kBFloat16});
+  cases.push_back({{16, 1024}, 50304, 768, c10::kBFloat16, kFew, 1});
+  for (const EmbeddingGradientCase& of : cases) {
+    SCOPED_TRACE(c10::str(at::IntArrayRef(of.sizes), " of ", of.vocabulary, " x ", of.features));
+    expect_embedding_gradient_as_unfused(of, *launcher_, at::kCUDA);
+  }
+}
+
 TEST_F(FusedKernelsTest, FilterGradientGivesWhatTheUnfusedOperatorsGive) {
   using enum FilterGradientCase::Layout;
   std::vector<FilterGradientCase> cases = filter_gradient_cases();

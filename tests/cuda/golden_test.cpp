@@ -8,7 +8,9 @@
 #include "tensorpack/cuda/kernels/bias_relu.h"
 #include "tensorpack/cuda/kernels/cast.h"
 #include "tensorpack/cuda/kernels/column_sum.h"
+#include "tensorpack/cuda/kernels/concat_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
+#include "tensorpack/cuda/kernels/embedding_gradient.h"
 #include "tensorpack/cuda/kernels/filter_gradient.h"
 #include "tensorpack/cuda/kernels/fold_image.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
@@ -63,12 +65,18 @@ TEST(GoldenKernelTest, SourcesAreThoseOnFile) {
   layer_norm({.input = rows, .type = at::kBFloat16, .size = {4, 768}}, launcher);
   layer_norm_backward({.grad = rows,
                        .input = rows,
+                       .weight = at::zeros({768}),
                        .mean = at::zeros({4}),
                        .rstd = at::zeros({4}),
-                       .copy = at::kBFloat16},
+                       .copy = at::kBFloat16,
+                       .sum = at::kBFloat16},
                       launcher);
   cast({.tensors = {rows}, .type = at::kBFloat16}, launcher);
   column_sum(rows, counters, true, at::kFloat, launcher);
+  const at::Tensor part = at::zeros({4, 768}, at::kBFloat16);
+  concat_sum({part, part, part}, counters, true, at::kBFloat16, launcher);
+  embedding_gradient(
+      {.grad = at::zeros({32, 768}), .words = at::zeros({32}, at::kLong), .other = part}, launcher);
   const Formula formula =
       parse_formula("add %0 %1 1 : bf16 ; leaky_relu %2 0.2 : bf16 ; cast %3 : float -> %4 %2", 2);
   const DenseLayout layout{x.sizes().vec(), x.strides().vec()};

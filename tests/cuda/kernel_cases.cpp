@@ -4,11 +4,15 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tensorpack/cuda/kernels/batch_norm.h"
 #include "tensorpack/cuda/kernels/bias_relu.h"
 #include "tensorpack/cuda/kernels/cast.h"
 #include "tensorpack/cuda/kernels/column_sum.h"
+#include "tensorpack/cuda/kernels/concat_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
+#include "tensorpack/cuda/kernels/embedding_gradient.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
 
 namespace tensorpack::cuda {
@@ -253,6 +257,44 @@ void expect_cross_entropy_as_unfused(const CrossEntropyCase& of, const Launcher&
   }
 }
 
+std::vector<EmbeddingGradientCase> embedding_gradient_cases() {
+  using enum EmbeddingGradientCase::Words;
+  return {{{4, 16}, 100, 768, c10::kBFloat16},      {{300}, 50, 64, c10::kBFloat16, kFew, 1},
+          {{2, 129}, 33, 20, c10::kFloat, kOne},    {{31}, 40, 7, c10::kHalf, kFew, -1, c10::kInt},
+          {{70}, 31, 130, c10::kFloat, kRandom, 3}, {{1}, 1, 1, c10::kFloat},
+          {{64}, 2, 4, c10::kBFloat16, kOne, 1}};
+}
+
+void expect_embedding_gradient_as_unfused(const EmbeddingGradientCase& of, const Launcher& launcher,
+                                          c10::Device device) {
+  using Words = EmbeddingGradientCase::Words;
+  at::manual_seed(15);
+  at::Tensor words = at::randint(of.vocabulary, of.sizes, at::kLong);
+  if (of.words == Words::kFew) words.remainder_(3);
+  if (of.words == Words::kOne) words.fill_(of.vocabulary - 1);
+  std::vector<int64_t> sizes = of.sizes;
+  sizes.push_back(of.features);
+  const EmbeddingGradientArguments a{
+      .grad = at::randn(sizes).to(device),
+      .words = words.to(of.of_words).to(device),
+      .other = at::randn({of.vocabulary, of.features}).to(of.type).to(device),
+      .padding_idx = of.padding_idx};
+  const at::Tensor result = embedding_gradient(a, launcher);
+  const at::Tensor expected = embedding_gradient_unfused(
+      {a.grad.cpu().to(at::kDouble), a.words.cpu(), a.other.cpu().to(at::kDouble), a.padding_idx});
+  EXPECT_EQ(result.scalar_type(), at::kFloat);
+  EXPECT_EQ(result.strides(), a.other.strides());
+  expect_within(expected, result, 1e-5, "gradient");
+  expect_within(embedding_gradient_unfused(a), result, 2e-5, "by libtorch's");
+  at::Tensor is_there = at::zeros({of.vocabulary}, at::kBool);
+  is_there.index_fill_(0, words.flatten(), true);
+  if (of.padding_idx >= 0) is_there[of.padding_idx] = false;
+  const at::Tensor others = is_there.logical_not().nonzero().flatten().to(device);
+  EXPECT_TRUE(
+      at::equal(result.index_select(0, others), a.other.to(at::kFloat).index_select(0, others)));
+  EXPECT_TRUE(at::equal(result, embedding_gradient(a, launcher))) << "other bits";
+}
+
 std::vector<FilterGradientCase> filter_gradient_cases() {
   using Case = FilterGradientCase;
   using enum Case::Layout;
@@ -344,12 +386,48 @@ void expect_max_pool_as_unfused(const MaxPoolCase& of, const Launcher& launcher,
 }
 
 std::vector<LayerNormCase> layer_norm_cases() {
-  return {{{3, 5, 64}, c10::kFloat, c10::kBFloat16},
-          {{37, 768}, c10::kFloat, c10::kBFloat16},
-          {{2, 7}, c10::kFloat, c10::kFloat},
-          {{1, 2}, c10::kFloat, c10::kHalf},
-          {{19, 130}, c10::kBFloat16, c10::kBFloat16}};
+  return {{{3, 5, 64}, c10::kFloat, c10::kBFloat16},   {{37, 768}, c10::kFloat, c10::kBFloat16},
+          {{2, 7}, c10::kFloat, c10::kFloat},          {{1, 2}, c10::kFloat, c10::kHalf},
+          {{19, 130}, c10::kBFloat16, c10::kBFloat16}, {{5, 1024}, c10::kFloat, c10::kBFloat16}};
 }
+
+namespace {
+
+// What is there of the two, added up over the rows.
+at::Tensor sum_over_rows(const at::Tensor& copy, const at::Tensor& result) {
+  const at::Tensor summed = copy.defined() ? copy : result;
+  return summed.reshape({-1, summed.size(-1)}).to(at::kDouble).sum(0);
+}
+
+// With the sums over the rows, which change nothing else.
+void expect_sum_of_layer_norm_as_unfused(LayerNormBackwardArguments of, const Launcher& launcher) {
+  const auto [dx0, dw0, db0, copy0, none] = layer_norm_backward(of, launcher);
+  EXPECT_FALSE(none.defined());
+  LayerNormBackwardArguments stand_in = of;
+  stand_in.grad = of.grad.to(at::kFloat);
+  stand_in.input = of.input.to(at::kFloat);
+  if (of.other) stand_in.other = of.other->to(at::kFloat);
+  for (const auto type : {c10::kFloat, of.grad.scalar_type()}) {
+    for (const bool keep_rows : {false, true}) {
+      of.sum = stand_in.sum = type;
+      of.keep_rows = stand_in.keep_rows = keep_rows;
+      const auto as_asked = [&](const at::Tensor& sum) {
+        return keep_rows ? sum.view({1, -1}) : sum;
+      };
+      const auto [dx, dw, db, copy, sum] = layer_norm_backward(of, launcher);
+      EXPECT_TRUE(at::equal(dx, dx0) && at::equal(dw, dw0) && at::equal(db, db0));
+      EXPECT_TRUE(!copy.defined() || at::equal(copy, copy0));
+      EXPECT_EQ(sum.scalar_type(), type);
+      expect_within(as_asked(sum_over_rows(copy, dx)), sum, tolerance_of(type), "sum over rows");
+      EXPECT_TRUE(at::equal(sum, std::get<4>(layer_norm_backward(of, launcher)))) << "other bits";
+      const auto [dx1, dw1, db1, copy1, sum1] = layer_norm_backward_unfused(stand_in);
+      EXPECT_EQ(sum1.scalar_type(), type);
+      expect_within(as_asked(sum_over_rows(copy1, dx1)), sum1, tolerance_of(type), "by libtorch's");
+    }
+  }
+}
+
+}  // namespace
 
 void expect_layer_norm_as_unfused(const LayerNormCase& of, const Launcher& launcher,
                                   c10::Device device) {
@@ -394,11 +472,12 @@ void expect_layer_norm_as_unfused(const LayerNormCase& of, const Launcher& launc
     b0.grad = in_full(b.grad);
     b0.input = in_full(b.input);
     if (all) b0.other = in_full(other);
-    const auto [dx, dw, db, copy] = layer_norm_backward(b, launcher);
-    const auto [dx0, dw0, db0, copy0] = layer_norm_backward_unfused(b0);
+    const auto [dx, dw, db, copy, none] = layer_norm_backward(b, launcher);
+    const auto [dx0, dw0, db0, copy0, none0] = layer_norm_backward_unfused(b0);
     EXPECT_EQ(dx.scalar_type(), of.type);
     expect_within(dx0, dx, tolerance_of(of.type), "gradient of s");
     EXPECT_EQ(copy.defined(), all);
+    if (fits_layer_norm_sum(columns)) expect_sum_of_layer_norm_as_unfused(b, launcher);
     if (!all) continue;
     expect_within(dw0, dw, 1e-4, "gradient of the weight");
     expect_within(db0, db, 1e-4, "gradient of the bias");
@@ -477,6 +556,63 @@ void expect_same_casts(const CastArguments& of, const Launcher& launcher) {
 }
 
 }  // namespace
+
+std::vector<ConcatSumCase> concat_sum_cases() {
+  using enum ConcatSumCase::Layout;
+  return {{{4, 25}, {64, 64, 64}, c10::kBFloat16, c10::kBFloat16},
+          {{300}, {24, 8, 40}, c10::kBFloat16, c10::kFloat, kColumns},
+          {{2, 3, 7}, {16, 8}, c10::kHalf, c10::kHalf, kOddColumns},
+          {{3, 5}, {4, 12, 4}, c10::kFloat, c10::kFloat, kColumns},
+          {{77}, {3, 1, 7}, c10::kFloat, c10::kBFloat16},
+          {{2, 9}, {12, 20}, c10::kBFloat16, c10::kFloat},
+          {{1}, {5, 6}, c10::kHalf, c10::kFloat},
+          {{1, 1}, {8, 8}, c10::kBFloat16, c10::kBFloat16, kColumns},
+          {{6, 5}, {1}, c10::kFloat, c10::kFloat},
+          {{2, 33}, {8, 8, 8, 8, 8, 8, 8, 8}, c10::kBFloat16, c10::kFloat},
+          {{3, 11}, {8, 16}, c10::kBFloat16, c10::kFloat, kExpanded}};
+}
+
+void expect_concat_sum_as_unfused(const ConcatSumCase& of, const Launcher& launcher,
+                                  c10::Device device) {
+  using Layout = ConcatSumCase::Layout;
+  at::manual_seed(14);
+  const auto draw = [&](int64_t columns) {
+    std::vector<int64_t> sizes = of.rows;
+    sizes.push_back(columns);
+    if (of.layout == Layout::kExpanded) {
+      return at::randn({columns}).to(of.type).to(device).expand(sizes);
+    }
+    const int64_t before = of.layout == Layout::kColumns ? 8 : 3;
+    if (of.layout != Layout::kDense) sizes.back() += 2 * before;
+    const at::Tensor all = at::randn(sizes).to(of.type).to(device);
+    return of.layout == Layout::kDense ? all : all.narrow(-1, before, columns);
+  };
+  std::vector<at::Tensor> parts;
+  for (const int64_t columns : of.columns) parts.push_back(draw(columns));
+  const at::Tensor counters = make_counters(device);
+  for (const bool keep_rows : {false, true}) {
+    const auto [all, sums] = concat_sum(parts, counters, keep_rows, of.of_sums, launcher);
+    const auto [all0, sums0] = concat_sum_unfused(parts, keep_rows, of.of_sums);
+    EXPECT_EQ(all.sizes(), all0.sizes());
+    EXPECT_EQ(all.strides(), all0.strides());
+    EXPECT_TRUE(at::equal(bits_of(all), bits_of(all0)));
+    EXPECT_EQ(sums.scalar_type(), of.of_sums);
+    EXPECT_EQ(sums0.scalar_type(), of.of_sums);
+    const at::Tensor expected = all0.view({-1, all0.size(-1)}).to(at::kDouble).sum(0, keep_rows);
+    expect_within(expected, sums, tolerance_of(of.of_sums), "sums");
+    expect_within(expected, sums0, tolerance_of(of.of_sums), "sums by libtorch's");
+    expect_zeros(counters);
+    const auto again = concat_sum(parts, counters, keep_rows, of.of_sums, launcher);
+    EXPECT_TRUE(at::equal(sums, std::get<1>(again))) << "other bits";
+  }
+  if (of.layout == Layout::kExpanded) return;
+  parts[0].select(-1, 0).fill_(std::numeric_limits<float>::quiet_NaN());
+  parts.back().select(-1, -1).flatten()[0].fill_(-std::numeric_limits<float>::infinity());
+  const auto [all, sums] = concat_sum(parts, counters, false, of.of_sums, launcher);
+  EXPECT_TRUE(at::equal(bits_of(all), bits_of(at::cat(parts, -1))));
+  EXPECT_TRUE(sums[0].isnan().item<bool>());
+  EXPECT_EQ(sums.isfinite().sum().item<int64_t>(), sums.numel() - (sums.numel() > 1 ? 2 : 1));
+}
 
 void expect_cast_as_unfused(c10::ScalarType from, c10::ScalarType to, const Launcher& launcher,
                             c10::Device device) {

@@ -39,6 +39,27 @@ std::vector<CrossEntropyCase> cross_entropy_cases();
 void expect_cross_entropy_as_unfused(const CrossEntropyCase& of, const Launcher& launcher,
                                      c10::Device device);
 
+struct EmbeddingGradientCase {
+  enum class Words { kRandom, kFew, kOne };
+
+  std::vector<int64_t> sizes = {};  // of the words
+  int64_t vocabulary = 1;
+  int64_t features = 1;
+  c10::ScalarType type = c10::kFloat;  // of the other gradient
+  Words words = Words::kRandom;
+  int64_t padding_idx = -1;
+  c10::ScalarType of_words = c10::kLong;
+};
+
+/// One word, words that are everywhere, vectors shorter than a warp, vectors that no vector of the
+/// device divides.
+std::vector<EmbeddingGradientCase> embedding_gradient_cases();
+
+/// Expects what libtorch gives in double, words that are not there untouched, and the same bits
+/// again.
+void expect_embedding_gradient_as_unfused(const EmbeddingGradientCase& of, const Launcher& launcher,
+                                          c10::Device device);
+
 /// Images [N, C, H, W] and the number of filters, whose gradient's other numbers are in `of`.
 struct FilterGradientCase {
   enum class Layout { kContiguous, kChannelsLast, kPart };
@@ -76,7 +97,8 @@ struct LayerNormCase {
   c10::ScalarType layers = c10::kFloat;  // of what layers give and read
 };
 
-/// One element, rows shorter than a warp, rows that no vector divides.
+/// One element, rows shorter than a warp, rows that no vector divides, rows as long as they may be
+/// with sums over them.
 std::vector<LayerNormCase> layer_norm_cases();
 
 void expect_layer_norm_as_unfused(const LayerNormCase& of, const Launcher& launcher,
@@ -85,6 +107,26 @@ void expect_layer_norm_as_unfused(const LayerNormCase& of, const Launcher& launc
 /// A matrix in this type, its sums in another.
 void expect_column_sum_as_unfused(at::IntArrayRef sizes, c10::ScalarType type,
                                   c10::ScalarType of_sums, const Launcher& launcher,
+                                  c10::Device device);
+
+/// Matrices, or batches of them, side by side.
+struct ConcatSumCase {
+  /// Of the parts in memory: as they are, as columns of wider matrices (the second begins where
+  /// vectors do, the third does not), one row for all.
+  enum class Layout { kDense, kColumns, kOddColumns, kExpanded };
+
+  std::vector<int64_t> rows = {};     // in one dimension or several
+  std::vector<int64_t> columns = {};  // of the parts
+  c10::ScalarType type = c10::kFloat;
+  c10::ScalarType of_sums = c10::kFloat;
+  Layout layout = Layout::kDense;
+};
+
+/// One row, one column, one part, as many parts as can be; columns that no vector divides.
+std::vector<ConcatSumCase> concat_sum_cases();
+
+/// Expects libtorch's bits, NaN and infinity among them, and sums that repeat bit by bit.
+void expect_concat_sum_as_unfused(const ConcatSumCase& of, const Launcher& launcher,
                                   c10::Device device);
 
 /// A formula of random steps over random inputs, broadcast and transposed ones among them.

@@ -7,6 +7,8 @@
 
 #include <functional>
 
+#include "examples/models/transformer.h"
+#include "tensorpack/cuda/compile_ahead.h"
 #include "tensorpack/graph/passes/passes.h"
 #include "tensorpack/models/attention.h"
 #include "tensorpack/optim/gradient_processor.h"
@@ -260,6 +262,61 @@ TEST(MakeFunctionalTest, WhatOthersCanSeeIsWrittenInPlace) {
 }
 
 // ---- all of them
+
+// A step of a small one, in mixed precision: what layers have in common is seen here alone.
+TEST(OptimizeForCudaTest, ATransformerTrainsTheSame) {
+  Graph graph;
+  SGD optimizer({.lr = 1});
+  const Op op = graph.define({
+      .name = "train",
+      .inputs = {{"words", {2, 32}, at::kLong}, {"next", {2, 32}, at::kLong}},
+      .body = [&](const Tensors& in) -> NamedTensors {
+        TowerContext tower(graph);
+        const TowerFunc network = [](const at::Tensor& words) {
+          return examples::transformer(words, {.vocabulary = 1024, .layers = 2, .dropout = 0});
+        };
+        const at::Tensor scores = network({in[0]})[0].flatten(0, 1).to(at::kFloat);
+        const at::Tensor cost = at::cross_entropy_loss(scores, in[1].flatten());
+        minimize(optimizer, cost, graph.variables().trainable());
+        return {{"cost", cost}};
+      },
+  });
+  Session session(graph, {.precision = Precision::kBFloat16});
+  const Trace plain = session.trace(op);
+  const Tensors batch = {at::randint(1024, {2, 32}, at::kLong),
+                         at::randint(1024, {2, 32}, at::kLong)};
+  Tensors variables, before;
+  for (Variable* variable : graph.variables().trainable()) {
+    variables.push_back(variable->tensor);
+    before.push_back(variable->tensor.detach().clone());
+  }
+  // The cost, then the variables.
+  const Tensors expected = outcome_of(plain, batch, variables);
+  ASSERT_EQ(expected.size(), before.size() + 1);
+  for (const bool recompute : {false, true}) {
+    Trace trace = plain;
+    cuda::optimize(trace, {"cost"}, {.recompute = recompute, .device = at::kCPU});
+    int64_t sums = 0;
+    for (const Node& node : trace.nodes) {
+      sums += node.op_name() == "tensorpack::layer_norm_backward" && node.results[4].ids[0] >= 0;
+    }
+    EXPECT_EQ(count(trace, "tensorpack::layer_norm_backward"), 5);
+    EXPECT_EQ(sums, 4);  // for the biases of the layers that give the residuals
+    EXPECT_EQ(count(trace, "tensorpack::embedding_gradient"), 1);
+    std::vector<std::string> kernels;
+    for (const KernelSource& kernel : kernels_of(trace, 132)) kernels.push_back(kernel.name);
+    EXPECT_THAT(kernels, Contains("layer_norm_finish"));
+    EXPECT_THAT(kernels, Contains("embedding_gradient"));
+    const Tensors found = outcome_of(trace, batch, variables);
+    ASSERT_EQ(found.size(), expected.size());
+    EXPECT_TRUE(at::allclose(expected[0], found[0], 1e-3));
+    for (size_t i = 0; i < before.size(); ++i) {
+      const auto largest = [](const at::Tensor& t) { return t.abs().max().item<double>(); };
+      const double change = largest(expected[i + 1] - before[i]);
+      EXPECT_LE(largest(expected[i + 1] - found[i + 1]), 0.05 * change + 1e-5) << i;
+    }
+  }
+}
 
 TEST(OptimizeForCudaTest, EveryPassHasItsSwitch) {
   const Norm norm;

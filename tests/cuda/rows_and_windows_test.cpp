@@ -7,7 +7,9 @@
 #include <limits>
 
 #include "tensorpack/cuda/kernels/columns.h"
+#include "tensorpack/cuda/kernels/concat_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
+#include "tensorpack/cuda/kernels/embedding_gradient.h"
 #include "tensorpack/cuda/kernels/fold_image.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
 #include "tests/cuda/host_device.h"
@@ -74,6 +76,31 @@ TEST(ColumnSumKernelTest, GivesWhatTheUnfusedOperatorsGive) {
   expect_column_sum_as_unfused({77, 131}, at::kHalf, at::kFloat, launcher, at::kCPU);
 }
 
+TEST(ConcatSumKernelTest, GivesWhatTheUnfusedOperatorsGive) {
+  const HostLauncher launcher;
+  for (const ConcatSumCase& of : concat_sum_cases()) {
+    SCOPED_TRACE(c10::str(at::IntArrayRef(of.rows), " ", at::IntArrayRef(of.columns), of.type));
+    expect_concat_sum_as_unfused(of, launcher, at::kCPU);
+  }
+}
+
+TEST(ConcatSumKernelTest, TakesRowsThatAreAllAsFarApart) {
+  const at::Tensor x = at::zeros({4, 6, 16});
+  const auto stride_of = [](const at::Tensor& t) { return row_stride(t.sizes(), t.strides()); };
+  EXPECT_EQ(stride_of(x), 16);
+  EXPECT_EQ(stride_of(x.narrow(2, 3, 5)), 16);
+  EXPECT_EQ(stride_of(x.narrow(0, 1, 2)), 16);
+  EXPECT_EQ(stride_of(x.slice(1, 0, 6, 2)), 32);
+  EXPECT_EQ(stride_of(x.slice(1, 0, 6, 5)), std::nullopt);
+  EXPECT_EQ(stride_of(x.narrow(1, 0, 3)), std::nullopt);
+  EXPECT_EQ(stride_of(x.narrow(1, 0, 3).narrow(0, 0, 1)), 16);
+  EXPECT_EQ(stride_of(x.transpose(0, 1)), std::nullopt);
+  EXPECT_EQ(stride_of(x.transpose(1, 2)), std::nullopt);
+  EXPECT_EQ(stride_of(x.narrow(2, 0, 1)), 16);
+  EXPECT_EQ(stride_of(at::zeros({8}).expand({4, 6, 8})), 0);
+  EXPECT_EQ(stride_of(at::zeros({})), std::nullopt);
+}
+
 TEST(LayerNormKernelTest, GivesWhatTheUnfusedOperatorsGive) {
   const HostLauncher launcher;
   for (const LayerNormCase& of : layer_norm_cases()) {
@@ -89,6 +116,25 @@ TEST(LayerNormKernelTest, RowsThatAreNoNumbersShow) {
   const auto results = layer_norm({.input = x, .size = {3, 20}}, launcher);
   EXPECT_TRUE(std::get<0>(results)[1].isnan().any().item<bool>());
   EXPECT_TRUE(std::get<0>(results)[2].isfinite().all().item<bool>());
+}
+
+// Of more rows than warps.
+TEST(LayerNormKernelTest, WhatIsNoNumberShowsInTheSumOfItsColumnAlone) {
+  const HostLauncher launcher;
+  const at::Tensor other = at::randn({40, 20});
+  other[39][3] = std::numeric_limits<float>::quiet_NaN();
+  other[17][19] = std::numeric_limits<float>::infinity();
+  const LayerNormBackwardArguments a{.grad = at::randn({40, 20}),
+                                     .input = at::randn({40, 20}),
+                                     .mean = at::zeros({40, 1}),
+                                     .rstd = at::ones({40, 1}),
+                                     .other = other,
+                                     .copy = at::kBFloat16,
+                                     .sum = at::kBFloat16};
+  const at::Tensor sum = std::get<4>(layer_norm_backward(a, launcher));
+  EXPECT_TRUE(sum[3].isnan().item<bool>());
+  EXPECT_TRUE(sum[19].isinf().item<bool>());
+  EXPECT_EQ(sum.isfinite().sum().item<int64_t>(), 18);
 }
 
 TEST(MaxPoolKernelTest, GivesWhatTheUnfusedOperatorsGive) {
@@ -108,6 +154,29 @@ TEST(MaxPoolKernelTest, NotANumberIsTheLargest) {
   EXPECT_TRUE(y[0][0][0][0].isnan().item<bool>());
   EXPECT_EQ(places[0][0][0][0].item<int>(), 2);
   EXPECT_EQ(places[0][0][1][1].item<int>(), 1);
+}
+
+TEST(EmbeddingGradientKernelTest, GivesWhatTheUnfusedOperatorsGive) {
+  const HostLauncher launcher;
+  for (const EmbeddingGradientCase& of : embedding_gradient_cases()) {
+    SCOPED_TRACE(c10::str(at::IntArrayRef(of.sizes), " of ", of.vocabulary, " x ", of.features));
+    expect_embedding_gradient_as_unfused(of, launcher, at::kCPU);
+  }
+}
+
+TEST(EmbeddingGradientKernelTest, WhatIsNoNumberShowsInItsWordAlone) {
+  const HostLauncher launcher;
+  const at::Tensor grad = at::randn({80, 12}), words = at::arange(80).floor_divide(40);
+  grad[45][3] = std::numeric_limits<float>::quiet_NaN();
+  grad[3][11] = std::numeric_limits<float>::infinity();
+  const at::Tensor other = at::zeros({5, 12}, at::kBFloat16);
+  other[4][0] = -std::numeric_limits<float>::infinity();
+  const at::Tensor result =
+      embedding_gradient({.grad = grad, .words = words, .other = other}, launcher);
+  EXPECT_TRUE(result[1][3].isnan().item<bool>());
+  EXPECT_TRUE(result[0][11].isinf().item<bool>());
+  EXPECT_TRUE(result[4][0].isinf().item<bool>());
+  EXPECT_EQ(result.isfinite().sum().item<int64_t>(), 5 * 12 - 3);
 }
 
 TEST(FilterGradientKernelTest, GivesWhatTheUnfusedOperatorsGive) {

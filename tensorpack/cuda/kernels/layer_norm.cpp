@@ -14,6 +14,7 @@ constexpr int kWarp = 32;
 constexpr int kThreads = LayerNormPlan::kThreads;
 constexpr int kRowsOfBlock = kThreads / kWarp;
 constexpr int64_t kMostColumns = 2048;
+constexpr int64_t kMostSummedColumns = 1024;  // a block's warps have 32 KiB of sums then
 constexpr int kWidth = 4;
 // Blocks per multiprocessor.
 constexpr int kBlocks = 8;
@@ -52,6 +53,7 @@ std::vector<int64_t> size_of_statistics(const at::Tensor& input) {
 }  // namespace
 
 bool fits_layer_norm(int64_t columns) { return columns > 0 && columns <= kMostColumns; }
+bool fits_layer_norm_sum(int64_t columns) { return columns > 0 && columns <= kMostSummedColumns; }
 
 LayerNormResults layer_norm(const LayerNormArguments& a, const Launcher& launcher) {
   const at::Tensor residual = given(a.residual), weight = given(a.weight), bias = given(a.bias);
@@ -83,27 +85,32 @@ LayerNormGradients layer_norm_backward(const LayerNormBackwardArguments& a,
       a.copy ? at::empty(a.input.sizes(), a.input.options().dtype(*a.copy)) : at::Tensor();
   const at::Tensor weight_grad = at::empty({columns}, floats);
   const at::Tensor bias_grad = at::empty({columns}, floats);
+  const at::Tensor sum = a.sum ? at::empty({columns}, floats.dtype(*a.sum)) : at::Tensor();
   const LaunchShape shape = shape_for(rows, kBackwardBlocks, launcher);
   const at::Tensor partial = at::empty({shape.grid[0], columns, 2}, floats);
+  const at::Tensor sums = a.sum ? at::empty({shape.grid[0], columns}, floats) : at::Tensor();
   const int width = width_for({a.input, a.grad, other, result, copy, weight}, columns);
   const LayerNormPlan plan{.columns = columns,
                            .width = width,
                            .stream = a.input.scalar_type(),
                            .residual = type_of(other),
                            .result = a.grad.scalar_type(),
-                           .copy = a.copy};
+                           .weight = weight.defined(),
+                           .copy = a.copy,
+                           .sum = a.sum};
   const KernelSource main = layer_norm_backward_kernel(plan, kBackwardBlocks);
   const KernelSource finish = layer_norm_finish_kernel(plan);
   launcher.prepare(main);
   launcher.prepare(finish);
   launcher(main, shape, data_of(a.grad), data_of(a.input), data_of(other), data_of(result),
            data_of(copy), data_of(a.mean), data_of(a.rstd), data_of(weight), data_of(partial),
-           static_cast<long long>(rows));
+           data_of(sums), static_cast<long long>(rows));
   launcher(
       finish,
       {.grid = {static_cast<unsigned>((columns + kWarp - 1) / kWarp), 1}, .block = {kThreads, 1}},
-      data_of(partial), static_cast<int>(shape.grid[0]), data_of(weight_grad), data_of(bias_grad));
-  return {result, weight_grad, bias_grad, copy};
+      data_of(partial), data_of(sums), static_cast<int>(shape.grid[0]), data_of(weight_grad),
+      data_of(bias_grad), data_of(sum));
+  return {result, weight_grad, bias_grad, copy, a.sum && a.keep_rows ? sum.view({1, -1}) : sum};
 }
 
 LayerNormResults layer_norm_unfused(const LayerNormArguments& a) {
@@ -122,7 +129,13 @@ LayerNormGradients layer_norm_backward_unfused(const LayerNormBackwardArguments&
       at::native_layer_norm_backward(grad, a.input, {a.input.size(-1)}, a.mean, a.rstd, a.weight,
                                      a.weight, {true, has_weight, has_weight});
   if (a.other) result = result + *a.other;
-  return {result, weight_grad, bias_grad, a.copy ? result.to(*a.copy) : at::Tensor()};
+  const at::Tensor copy = a.copy ? result.to(*a.copy) : at::Tensor();
+  at::Tensor sum;
+  if (a.sum) {
+    const at::Tensor summed = copy.defined() ? copy : result;
+    sum = summed.view({-1, summed.size(-1)}).sum({0}, a.keep_rows, at::kFloat).to(*a.sum);
+  }
+  return {result, weight_grad, bias_grad, copy, sum};
 }
 
 }  // namespace tensorpack::cuda

@@ -2,9 +2,10 @@
 // Layer norm over the last dimension, with the residual before it and the casts around it.
 //
 //   tensorpack::layer_norm           s = x + residual; y = layer_norm(s), in any type
-//   tensorpack::layer_norm_backward  from the gradient of y to that of s, another one added, and
-//   its
-//                                    copy in another type; the gradients of weight and bias
+//   tensorpack::layer_norm_backward  from the gradient of y to that of s, another one added, with a
+//                                    copy in another type and sums over its rows, which are the
+//                                    gradient of the bias of the layer before; the gradients of
+//                                    weight and bias
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,12 +34,15 @@ struct LayerNormBackwardArguments {
   at::Tensor mean, rstd;                     // of each row, in float
   c10::optional<at::Tensor> other = {};      // to be added to the gradient of s
   c10::optional<c10::ScalarType> copy = {};  // the type of a copy of that sum
+  // The type of the sums over the rows: of the copy, or of the gradient of s where there is none.
+  c10::optional<c10::ScalarType> sum = {};
+  bool keep_rows = false;  // [1, columns] instead of [columns], of those
 };
 
 /// y, s (undefined without a residual), mean and 1 / standard deviation.
 using LayerNormResults = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
-/// The gradients of s, weight and bias, and the copy of the first.
-using LayerNormGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+/// The gradients of s, weight and bias, the copy of the first and its sums.
+using LayerNormGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 /// What kernels are generated for.
 struct LayerNormPlan {
@@ -49,7 +53,9 @@ struct LayerNormPlan {
   c10::ScalarType stream = c10::kFloat;          ///< of x, s and its gradient
   c10::optional<c10::ScalarType> residual = {};  ///< what is added, if anything
   c10::ScalarType result = c10::kFloat;          ///< of y and its gradient
+  bool weight = false;                           ///< backward
   c10::optional<c10::ScalarType> copy = {};      ///< backward
+  c10::optional<c10::ScalarType> sum = {};       ///< backward
 };
 KernelSource layer_norm_kernel(const LayerNormPlan& plan);
 /// With registers for so many blocks on a multiprocessor.
@@ -58,6 +64,8 @@ KernelSource layer_norm_finish_kernel(const LayerNormPlan& plan);
 
 /// True if a warp can keep a row in its registers.
 bool fits_layer_norm(int64_t columns);
+/// True if a block has room for the sums of its rows.
+bool fits_layer_norm_sum(int64_t columns);
 
 /// By kernels of ours.
 LayerNormResults layer_norm(const LayerNormArguments& arguments, const Launcher& launcher);

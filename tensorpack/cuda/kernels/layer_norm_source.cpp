@@ -2,7 +2,9 @@
 // Note [Rows in registers]
 // A warp keeps a row in its registers, so that mean, variance and result take one read, without
 // barriers. Backward, it adds up its rows' share of the gradients of weight and bias on the way; a
-// small kernel sums what the blocks found.
+// small kernel sums what the blocks found. For the sums of its results, too, it has no registers
+// left: it keeps them in shared memory, each lane those of its own columns. Whether there is a
+// weight is known to the compiler, for the same reason: branches kept some more alive.
 #include <fmt/format.h>
 
 #include "tensorpack/cuda/kernels/layer_norm.h"
@@ -111,9 +113,14 @@ __device__ __forceinline__ void load_part(const T* row, int c, float (&f)[W]) {
 extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
 layer_norm_backward(const G* __restrict__ grad, const X* __restrict__ x, const X* __restrict__ other,
                     X* __restrict__ result, Y* __restrict__ copy, const float* mean,
-                    const float* rstd, const float* weight, float2* partial, long long rows) {
+                    const float* rstd, const float* weight, float2* partial, float* partial_sums,
+                    long long rows) {
+  __shared__ Vector<float, W> sums[kThreads / 32][kSum ? D / W : 1];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   float weight_grad[K * W] = {}, bias_grad[K * W] = {};
+  if constexpr (kSum) {
+    for (int v = lane; v < D / W; v += 32) sums[warp][v] = {};
+  }
   for (long long first = (long long)blockIdx.x * (kThreads / 32); first < rows;
        first += (long long)gridDim.x * (kThreads / 32)) {
     const long long r = first + warp;
@@ -127,7 +134,7 @@ layer_norm_backward(const G* __restrict__ grad, const X* __restrict__ x, const X
 #pragma unroll
     for (int k = 0; k < K; ++k) {
       float w[W];
-      if (weight) load_part(weight, (k * 32 + lane) * W, w);
+      if constexpr (kWeight) load_part(weight, (k * 32 + lane) * W, w);
 #pragma unroll
       for (int j = 0; j < W; ++j) {
         const int i = k * W + j;
@@ -135,7 +142,7 @@ layer_norm_backward(const G* __restrict__ grad, const X* __restrict__ x, const X
         f[i] = is_inside(lane, k) ? (f[i] - m) * inverse : 0.f;
         weight_grad[i] = fmaf(g[i], f[i], weight_grad[i]);
         bias_grad[i] += g[i];
-        if (weight) g[i] *= w[j];
+        if constexpr (kWeight) g[i] *= w[j];
         product = fmaf(g[i], f[i], product);
         sum += g[i];
       }
@@ -157,6 +164,16 @@ layer_norm_backward(const G* __restrict__ grad, const X* __restrict__ x, const X
       if (c >= D) continue;
       store<W>(result + at + c, out);
       if constexpr (kCopy) store<W>(copy + at + c, out);
+      if constexpr (kSum) {
+        Vector<float, W> s = sums[warp][c / W];
+#pragma unroll
+        for (int j = 0; j < W; ++j) {
+          Y stored;
+          from_float(out[j], stored);
+          s.item[j] += to_float(stored);
+        }
+        sums[warp][c / W] = s;
+      }
     }
   }
   // The sums of the block's warps, in their order.
@@ -174,32 +191,45 @@ layer_norm_backward(const G* __restrict__ grad, const X* __restrict__ x, const X
     }
     __syncthreads();
   }
-  for (int c = threadIdx.x; c < D; c += kThreads) partial[(size_t)blockIdx.x * D + c] = shared[c];
+  for (int c = threadIdx.x; c < D; c += kThreads) {
+    partial[(size_t)blockIdx.x * D + c] = shared[c];
+    if constexpr (kSum) {
+      float s = 0.f;
+      for (int w = 0; w < kThreads / 32; ++w) s += sums[w][c / W].item[c % W];
+      partial_sums[(size_t)blockIdx.x * D + c] = s;
+    }
+  }
 }
 )cuda";
 
 // A block for 32 columns, a warp for every 8th part.
 constexpr const char* kFinish = R"cuda(
 extern "C" __global__ void __launch_bounds__(kThreads)
-layer_norm_finish(const float2* __restrict__ partial, int parts, float* weight_grad,
-                  float* bias_grad) {
+layer_norm_finish(const float2* __restrict__ partial, const float* __restrict__ partial_sums,
+                  int parts, float* weight_grad, float* bias_grad, S* sums) {
   __shared__ float2 shared[kThreads];
+  __shared__ float shared_sums[kThreads];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, c = blockIdx.x * 32 + lane;
   float2 sum = {0.f, 0.f};
+  float s = 0.f;
   for (int p = warp; c < D && p < parts; p += kThreads / 32) {
     const float2 v = partial[(size_t)p * D + c];
     sum.x += v.x;
     sum.y += v.y;
+    if constexpr (kSum) s += partial_sums[(size_t)p * D + c];
   }
   shared[threadIdx.x] = sum;
+  if constexpr (kSum) shared_sums[threadIdx.x] = s;
   __syncthreads();
   if (warp > 0 || c >= D) return;
   for (int i = 1; i < kThreads / 32; ++i) {
     sum.x += shared[i * 32 + lane].x;
     sum.y += shared[i * 32 + lane].y;
+    if constexpr (kSum) s += shared_sums[i * 32 + lane];
   }
   weight_grad[c] = sum.x;
   bias_grad[c] = sum.y;
+  if constexpr (kSum) from_float(s, sums[c]);
 }
 )cuda";
 
@@ -221,15 +251,19 @@ KernelSource layer_norm_kernel(const LayerNormPlan& plan) {
 KernelSource layer_norm_backward_kernel(const LayerNormPlan& plan, int blocks) {
   const std::string constants = fmt::format(
       "using X = {};\nusing G = {};\nusing Y = {};\n"
-      "constexpr bool kOther = {}, kCopy = {};\nconstexpr int kBlocks = {};\n",
+      "constexpr bool kOther = {}, kWeight = {}, kCopy = {}, kSum = {};\n"
+      "constexpr int kBlocks = {};\n",
       kernel_type(plan.stream), kernel_type(plan.result),
-      kernel_type(plan.copy.value_or(plan.stream)), plan.residual.has_value(),
-      plan.copy.has_value(), blocks);
+      kernel_type(plan.copy.value_or(plan.stream)), plan.residual.has_value(), plan.weight,
+      plan.copy.has_value(), plan.sum.has_value(), blocks);
   return {"layer_norm_backward", head(plan) + constants + kRow + kBackward};
 }
 
 KernelSource layer_norm_finish_kernel(const LayerNormPlan& plan) {
-  return {"layer_norm_finish", head(plan) + kFinish};
+  const std::string constants =
+      fmt::format("using S = {};\nconstexpr bool kSum = {};\n",
+                  kernel_type(plan.sum.value_or(c10::kFloat)), plan.sum.has_value());
+  return {"layer_norm_finish", head(plan) + constants + kFinish};
 }
 
 }  // namespace tensorpack::cuda

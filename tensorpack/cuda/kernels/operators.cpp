@@ -10,7 +10,9 @@
 #include "tensorpack/cuda/kernels/bias_relu.h"
 #include "tensorpack/cuda/kernels/cast.h"
 #include "tensorpack/cuda/kernels/column_sum.h"
+#include "tensorpack/cuda/kernels/concat_sum.h"
 #include "tensorpack/cuda/kernels/cross_entropy.h"
+#include "tensorpack/cuda/kernels/embedding_gradient.h"
 #include "tensorpack/cuda/kernels/filter_gradient.h"
 #include "tensorpack/cuda/kernels/fold_image.h"
 #include "tensorpack/cuda/kernels/kernel_list.h"
@@ -174,6 +176,16 @@ at::Tensor run_column_sum(const at::Tensor& input, const at::Tensor& counters, b
       [&] { return column_sum_unfused(input, keep_rows, type); });
 }
 
+std::tuple<at::Tensor, at::Tensor> run_concat_sum(at::TensorList parts, const at::Tensor& counters,
+                                                  bool keep_rows, at::ScalarType type) {
+  return choose(
+      parts[0],
+      [&](const Launcher& launcher) {
+        return concat_sum(parts.vec(), counters, keep_rows, type, launcher);
+      },
+      [&] { return concat_sum_unfused(parts.vec(), keep_rows, type); });
+}
+
 CrossEntropyResults run_cross_entropy(const at::Tensor& logits, const at::Tensor& target,
                                       const at::Tensor& loss_grad, bool mean, int64_t ignore_index,
                                       at::ScalarType grad_type) {
@@ -186,6 +198,15 @@ CrossEntropyResults run_cross_entropy(const at::Tensor& logits, const at::Tensor
   return choose(
       logits, [&](const Launcher& launcher) { return cross_entropy(arguments, launcher); },
       [&] { return cross_entropy_unfused(arguments); });
+}
+
+at::Tensor run_embedding_gradient(const at::Tensor& grad, const at::Tensor& words,
+                                  const at::Tensor& other, int64_t padding_idx) {
+  const EmbeddingGradientArguments arguments{
+      .grad = grad, .words = words, .other = other, .padding_idx = padding_idx};
+  return choose(
+      grad, [&](const Launcher& launcher) { return embedding_gradient(arguments, launcher); },
+      [&] { return embedding_gradient_unfused(arguments); });
 }
 
 std::tuple<at::Tensor, at::Tensor> run_filter_gradient(
@@ -248,14 +269,17 @@ LayerNormResults run_layer_norm(const at::Tensor& input, const MaybeTensor& resi
 LayerNormGradients run_layer_norm_backward(const at::Tensor& grad, const at::Tensor& input,
                                            const MaybeTensor& weight, const at::Tensor& mean,
                                            const at::Tensor& rstd, const MaybeTensor& other,
-                                           c10::optional<at::ScalarType> copy) {
+                                           c10::optional<at::ScalarType> copy,
+                                           c10::optional<at::ScalarType> sum, bool keep_rows) {
   const LayerNormBackwardArguments arguments{.grad = grad,
                                              .input = input,
                                              .weight = weight,
                                              .mean = mean,
                                              .rstd = rstd,
                                              .other = other,
-                                             .copy = copy};
+                                             .copy = copy,
+                                             .sum = sum,
+                                             .keep_rows = keep_rows};
   return choose(
       input, [&](const Launcher& launcher) { return layer_norm_backward(arguments, launcher); },
       [&] { return layer_norm_backward_unfused(arguments); });
@@ -299,7 +323,9 @@ bool launches_kernels(const c10::OperatorHandle& op) {
       "bias_relu_backward",
       "cast_together",
       "column_sum",
+      "concat_sum",
       "cross_entropy",
+      "embedding_gradient",
       "filter_gradient",
       "fold_image",
       "layer_norm",
@@ -333,11 +359,15 @@ c10::OperatorHandle bias_relu_backward_operator() {
 }
 c10::OperatorHandle cast_together_operator() { return find_operator("tensorpack::cast_together"); }
 c10::OperatorHandle column_sum_operator() { return find_operator("tensorpack::column_sum"); }
+c10::OperatorHandle concat_sum_operator() { return find_operator("tensorpack::concat_sum"); }
 c10::OperatorHandle convolution_operator() { return find_operator("tensorpack::convolution"); }
 c10::OperatorHandle convolution_backward_operator() {
   return find_operator("tensorpack::convolution_backward");
 }
 c10::OperatorHandle cross_entropy_operator() { return find_operator("tensorpack::cross_entropy"); }
+c10::OperatorHandle embedding_gradient_operator() {
+  return find_operator("tensorpack::embedding_gradient");
+}
 c10::OperatorHandle filter_gradient_operator() {
   return find_operator("tensorpack::filter_gradient");
 }
@@ -384,8 +414,13 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
   library.def(
       "column_sum(Tensor input, Tensor counters, bool keep_rows, ScalarType type) -> Tensor");
   library.def(
+      "concat_sum(Tensor[] parts, Tensor counters, bool keep_rows, ScalarType type) -> "
+      "(Tensor, Tensor)");
+  library.def(
       "cross_entropy(Tensor logits, Tensor target, Tensor loss_grad, bool mean, int ignore_index, "
       "ScalarType grad_type) -> (Tensor, Tensor, Tensor)");
+  library.def(
+      "embedding_gradient(Tensor grad, Tensor words, Tensor other, int padding_idx) -> Tensor");
   library.def(
       "filter_gradient(Tensor grad, Tensor image, int[] size, int[] strides, int[] stride, "
       "int[] padding, int[] dilation, bool bias) -> (Tensor, Tensor)");
@@ -397,7 +432,8 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
       "ScalarType type, int[] size) -> (Tensor, Tensor, Tensor, Tensor)");
   library.def(
       "layer_norm_backward(Tensor grad, Tensor input, Tensor? weight, Tensor mean, Tensor rstd, "
-      "Tensor? other, ScalarType? copy) -> (Tensor, Tensor, Tensor, Tensor)");
+      "Tensor? other, ScalarType? copy, ScalarType? sum, bool keep_rows) -> "
+      "(Tensor, Tensor, Tensor, Tensor, Tensor)");
   library.def(
       "max_pool(Tensor input, int[] kernel, int[] stride, int[] padding) -> (Tensor, Tensor)");
   library.def(
@@ -418,7 +454,9 @@ TORCH_LIBRARY_IMPL(tensorpack, CompositeExplicitAutograd, library) {
   library.impl("bias_relu_backward", run_bias_relu_backward);
   library.impl("cast_together", run_cast_together);
   library.impl("column_sum", run_column_sum);
+  library.impl("concat_sum", run_concat_sum);
   library.impl("cross_entropy", run_cross_entropy);
+  library.impl("embedding_gradient", run_embedding_gradient);
   library.impl("filter_gradient", run_filter_gradient);
   library.impl("fold_image", run_fold_image);
   library.impl("folded_convolution", folded_convolution);

@@ -3,7 +3,8 @@
 // In mixed precision the stream that residuals are added to is float, and what layers read and give
 // is not: around each layer norm there is an addition and a cast, forward and backward. Each of
 // them alone reads and writes as much as the norm. They become part of it, a change of shape in
-// between or not.
+// between or not. So does the sum over the rows of the gradient that goes on: the layer that gave
+// the residual has it for its bias.
 #include <algorithm>
 
 #include "tensorpack/cuda/kernels/layer_norm.h"
@@ -14,6 +15,9 @@
 
 namespace tensorpack::cuda {
 namespace {
+
+// Of layer_norm_backward.
+constexpr size_t kSumArgument = 7, kKeepRowsArgument = 8, kCopyResult = 3, kSumResult = 4;
 
 // A value that is made of another by nodes that move nothing but its type and shape.
 struct Converted {
@@ -41,6 +45,9 @@ class LayerNormFusion {
     };
     for (int32_t i = find_forward(); i >= 0; i = find_forward()) fuse_forward(i);
     for (int32_t i = find_backward(); i >= 0; i = find_backward()) fuse_backward(i);
+    for (int32_t i = 0; i < editor_.size(); ++i) {
+      if (is_op(editor_.node(i), "tensorpack::layer_norm_backward") && take_in_sum(i)) --i;
+    }
     return fused_;
   }
 
@@ -235,12 +242,35 @@ class LayerNormFusion {
                        tensor_at(norm, 4), other}) {
       arguments.push_back(tensor_argument(id));
     }
-    arguments.push_back(cast < 0 ? literal_argument({})
-                                 : literal_argument(static_cast<int64_t>(
-                                       editor_.value(copy).options.dtype().toScalarType())));
-    Node fused = make_node(editor_.trace(), layer_norm_backward_operator(), std::move(arguments),
-                           {result, result_at(norm, 1), result_at(norm, 2), copy}, norm.scope);
+    arguments.push_back(cast < 0 ? literal_argument({}) : type_argument(copy));
+    arguments.push_back(literal_argument({}));
+    arguments.push_back(literal_argument(false));
+    Node fused =
+        make_node(editor_.trace(), layer_norm_backward_operator(), std::move(arguments),
+                  {result, result_at(norm, 1), result_at(norm, 2), copy, kNoValue}, norm.scope);
     return count(editor_.fuse(nodes, std::move(fused)));
+  }
+
+  Argument type_argument(ValueId id) const {
+    return literal_argument(static_cast<int64_t>(editor_.value(id).options.dtype().toScalarType()));
+  }
+
+  // Of the copy, or of the gradient itself where there is none.
+  bool take_in_sum(int32_t position) {
+    Node norm = editor_.node(position);
+    const ValueId copy = result_at(norm, kCopyResult);
+    const ValueId summed = copy != kNoValue ? copy : result_at(norm, 0);
+    const int64_t columns = editor_.value(summed).sizes.back();
+    if (result_at(norm, kSumResult) != kNoValue || !fits_layer_norm_sum(columns)) return false;
+    const RowSum sum = find_row_sum(editor_, summed, columns);
+    if (sum.position < 0) return false;
+    const ValueId sums = result_at(editor_.node(sum.position), 0);
+    const std::vector<int64_t>& sizes = editor_.value(sums).sizes;
+    if (sizes.size() > 2) return false;  // of images
+    norm.arguments[kSumArgument] = type_argument(sums);
+    norm.arguments[kKeepRowsArgument] = literal_argument(sizes.size() == 2);
+    norm.results[kSumResult].ids = {sums};
+    return fuse_with_row_sum(editor_, {position}, summed, sum, std::move(norm));
   }
 
   bool count(bool is_fused) {

@@ -13,6 +13,7 @@
 #include "tensorpack/cuda/kernels/pointwise.h"
 #include "tensorpack/cuda/kernels/prelude.h"
 #include "tensorpack/cuda/passes/passes.h"
+#include "tensorpack/cuda/passes/patterns.h"
 #include "tensorpack/cuda/passes/pointwise_rules.h"
 
 namespace tensorpack::cuda {
@@ -206,15 +207,9 @@ class PointwiseFusion {
 
   // ---- sums
 
-  // A sum over the rows of a matrix, as which a value lies in memory.
-  struct Sum {
-    int32_t position = -1;
-    int64_t columns = 0;
-  };
-
   bool try_with_sum(const Group& group, Boundary boundary) {
     for (ValueId& output : boundary.outputs) {
-      const Sum sum = sum_of(output);
+      const RowSum sum = sum_of(output);
       if (sum.position < 0) continue;
       std::swap(output, boundary.outputs[0]);  // the sum is that of the first
       return fuse_with_sum(group, boundary, sum);
@@ -222,37 +217,11 @@ class PointwiseFusion {
     return false;
   }
 
-  Sum sum_of(ValueId id) const {
-    const Value& value = editor_.value(id);
-    if (elements_of(value) < kWorthAKernel ||
-        !has_kernel_type(value.options.dtype().toScalarType()) ||
-        !editor_.writers(value.storage).empty()) {
-      return {};
-    }
-    for (ValueId view : editor_.values_in(value.storage)) {
-      const Value& seen = editor_.value(view);
-      if (elements_of(seen) != elements_of(value) || !is_column_matrix(seen.sizes, seen.strides) ||
-          seen.sizes[1] > kCounters * 32) {
-        continue;
-      }
-      for (int32_t reader : editor_.readers(view)) {
-        if (is_sum_over_rows(editor_.node(reader), seen)) return {reader, seen.sizes[1]};
-      }
-    }
-    return {};
+  RowSum sum_of(ValueId id) const {
+    return elements_of(editor_.value(id)) < kWorthAKernel ? RowSum{} : find_row_sum(editor_, id);
   }
 
-  bool is_sum_over_rows(const Node& node, const Value& matrix) const {
-    if (!is_op(node, "aten::sum.dim_IntList")) return false;
-    const c10::IValue& dims = node.arguments[1].literal;
-    const std::vector<int64_t> rows =
-        matrix.sizes.size() == 2 ? std::vector<int64_t>{0} : std::vector<int64_t>{0, 2, 3};
-    const Value& result = editor_.value(result_at(node, 0));
-    return dims.isIntList() && dims.toIntVector() == rows && is_contiguous(result) &&
-           has_kernel_type(result.options.dtype().toScalarType());
-  }
-
-  bool fuse_with_sum(const Group& group, const Boundary& boundary, const Sum& sum) {
+  bool fuse_with_sum(const Group& group, const Boundary& boundary, const RowSum& sum) {
     const ValueId summed = boundary.outputs[0];
     const ValueId sums = result_at(editor_.node(sum.position), 0);
     const Value output = editor_.value(summed), result = editor_.value(sums);  // values may move
@@ -266,16 +235,7 @@ class PointwiseFusion {
          literal_argument(output.strides), literal_argument(sum.columns),
          literal_argument(static_cast<int64_t>(result.options.dtype().toScalarType())),
          literal_argument(result.sizes)});
-    // The sum may read a view, which has to follow the group: it reads the value itself instead.
-    const ValueId view = tensor_at(editor_.node(sum.position), 0);
-    editor_.edit(sum.position).arguments[0].ids[0] = summed;
-    editor_.commit();
-    Group all = group;
-    all.push_back(sum.position);
-    if (editor_.fuse(all, std::move(node))) return true;
-    editor_.edit(sum.position).arguments[0].ids[0] = view;
-    editor_.commit();
-    return false;
+    return fuse_with_row_sum(editor_, group, summed, sum, std::move(node));
   }
 
   TraceEditor editor_;

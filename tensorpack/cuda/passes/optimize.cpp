@@ -22,6 +22,7 @@ void fuse(Trace& trace, const std::vector<std::string>& fetches, const FusionOpt
   if (options.cross_entropy) fused += fuse_cross_entropy(trace, options.device);
   if (options.max_pool) fused += fuse_max_pool(trace, options.device);
   if (options.pointwise) {
+    fused += fuse_embedding_gradient(trace, options.device);
     expose_biases(trace, options.device);
     fused += fuse_pointwise(trace, options.device);
   }

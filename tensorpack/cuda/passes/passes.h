@@ -38,12 +38,17 @@ int fuse_batch_norm(Trace& trace, c10::DeviceType device = c10::kCUDA);
 /// operators. See Note [Biases of convolutions].
 int fuse_bias_relu(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
-/// Puts sums over the rows of large matrices in place of libtorch's; returns how many.
+/// Puts sums over the rows of large matrices in place of libtorch's, with the concatenation that
+/// makes the matrix where one does; returns how many. See Note [Concatenations and sums].
 int fuse_column_sums(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
 /// Fuses log-softmax and the negative log-likelihood of classes, forward and backward, with the
 /// casts around them; returns into how many operators.
 int fuse_cross_entropy(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
+/// Has gradients of words' vectors read the gradient that is added to them; returns how many. See
+/// Note [Gradients of words].
+int fuse_embedding_gradient(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
 /// Puts gradients of filters over small batches of images of few channels in place of libtorch's;
 /// returns how many. See Note [Gradients of filters].

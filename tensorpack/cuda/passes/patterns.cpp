@@ -5,6 +5,19 @@
 #include "tensorpack/cuda/kernels/prelude.h"
 
 namespace tensorpack::cuda {
+namespace {
+
+bool is_sum_over_rows(const TraceEditor& editor, const Node& node, const Value& matrix) {
+  if (!is_op(node, "aten::sum.dim_IntList")) return false;
+  const c10::IValue& dims = node.arguments[1].literal;
+  const std::vector<int64_t> rows =
+      matrix.sizes.size() == 2 ? std::vector<int64_t>{0} : std::vector<int64_t>{0, 2, 3};
+  const Value& result = editor.value(result_at(node, 0));
+  return dims.isIntList() && dims.toIntVector() == rows && is_contiguous(result) &&
+         has_kernel_type(result.options.dtype().toScalarType());
+}
+
+}  // namespace
 
 bool is_column_image(const Value& value, c10::DeviceType device) {
   return value.options.device().type() == device && value.sizes.size() == 4 &&
@@ -60,6 +73,39 @@ void move_bias_gradient(TraceEditor& editor, int32_t convolution, int32_t here, 
                           {tensor_argument(grad), literal_argument(std::vector<int64_t>{0, 2, 3}),
                            literal_argument(false), literal_argument({})},
                           {bias_gradient}, editor.node(convolution).scope));
+}
+
+RowSum find_row_sum(const TraceEditor& editor, ValueId id, std::optional<int64_t> columns) {
+  const Value& value = editor.value(id);
+  if (!has_kernel_type(value.options.dtype().toScalarType()) ||
+      !editor.writers(value.storage).empty()) {
+    return {};
+  }
+  for (ValueId view : editor.values_in(value.storage)) {
+    const Value& seen = editor.value(view);
+    if (elements_of(seen) != elements_of(value) || seen.options.dtype() != value.options.dtype() ||
+        !is_column_matrix(seen.sizes, seen.strides) || seen.sizes[1] > kCounters * 32 ||
+        (columns && seen.sizes[1] != *columns)) {
+      continue;
+    }
+    for (int32_t reader : editor.readers(view)) {
+      if (is_sum_over_rows(editor, editor.node(reader), seen)) return {reader, seen.sizes[1]};
+    }
+  }
+  return {};
+}
+
+bool fuse_with_row_sum(TraceEditor& editor, std::vector<int32_t> nodes, ValueId summed,
+                       const RowSum& sum, Node fused) {
+  // The sum may read a view, which has to follow the nodes: it reads the value itself instead.
+  const ValueId view = tensor_at(editor.node(sum.position), 0);
+  editor.edit(sum.position).arguments[0].ids[0] = summed;
+  editor.commit();
+  nodes.push_back(sum.position);
+  if (editor.fuse(nodes, std::move(fused))) return true;
+  editor.edit(sum.position).arguments[0].ids[0] = view;
+  editor.commit();
+  return false;
 }
 
 ValueId Counters::in(TraceEditor& editor, c10::Device device) {

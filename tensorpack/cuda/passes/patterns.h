@@ -2,6 +2,7 @@
 // What passes that look for patterns need on CUDA, besides graph/patterns.h.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "tensorpack/graph/patterns.h"
@@ -31,6 +32,19 @@ void drop_parameter_gradients(TraceEditor& editor, int32_t convolution);
 /// Has a node of its own, at `here`, sum up `grad` for the bias, in place of the node
 /// `convolution`, which is a convolution's backward.
 void move_bias_gradient(TraceEditor& editor, int32_t convolution, int32_t here, ValueId grad);
+
+/// A sum over the rows of a matrix, as which a value lies in memory.
+struct RowSum {
+  int32_t position = -1;  ///< of the node; -1 for none
+  int64_t columns = 0;
+};
+/// One of the value, perhaps through a view, that can become part of what makes it; of a matrix of
+/// so many columns, if they are given.
+RowSum find_row_sum(const TraceEditor& editor, ValueId id, std::optional<int64_t> columns = {});
+/// Puts `fused` in the place of `nodes`, which make `summed`, and of its sum; false if there is no
+/// such place.
+bool fuse_with_row_sum(TraceEditor& editor, std::vector<int32_t> nodes, ValueId summed,
+                       const RowSum& sum, Node fused);
 
 /// The constant in which column reductions of this trace count; made when first asked for.
 class Counters {
