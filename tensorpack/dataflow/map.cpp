@@ -78,11 +78,6 @@ Stage stage_of(const char* name, Function function, MapOptions options = {}) {
   };
 }
 
-void check_component(const char* where, size_t index, const DataPoint& point) {
-  TP_CHECK(index < point.size(), where,
-           "there is no component {}: the datapoint has {}. Count from 0.", index, point.size());
-}
-
 }  // namespace
 
 Stage detail::map_stage(MapWork work, MapOptions options) {
@@ -96,7 +91,6 @@ Stage map_component(size_t index, std::function<at::Tensor(at::Tensor)> function
   return stage_of<MapComponent>(
       "map_component",
       [index, function = std::move(function)](DataPoint point) {
-        check_component("map_component", index, point);
         point[index] = function(std::move(point[index]));
         return point;
       },
@@ -115,10 +109,7 @@ Stage select(std::vector<size_t> components) {
   return stage_of<Select>("select", [components = std::move(components)](DataPoint point) {
     DataPoint selected;
     selected.reserve(components.size());
-    for (const size_t index : components) {
-      check_component("select", index, point);
-      selected.push_back(point[index]);
-    }
+    for (const size_t index : components) selected.push_back(point[index]);
     return selected;
   });
 }

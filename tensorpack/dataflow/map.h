@@ -29,9 +29,9 @@ MapWork map_work(Function function) {
   using Result =
       typename std::conditional_t<is_random, std::invoke_result<Function&, DataPoint, Rng&>,
                                   std::invoke_result<Function&, DataPoint>>::type;
-  constexpr bool keeps_all = std::same_as<Result, DataPoint>;
+  constexpr bool keeps_all = std::convertible_to<Result, DataPoint>;
   static_assert(
-      keeps_all || std::same_as<Result, std::optional<DataPoint>>,
+      keeps_all || std::convertible_to<Result, std::optional<DataPoint>>,
       "map: the function must return DataPoint, or std::optional<DataPoint> to drop some");
   if constexpr (is_random) {
     return {std::move(function), keeps_all};
