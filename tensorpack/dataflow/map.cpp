@@ -80,6 +80,10 @@ Stage stage_of(const char* name, Function function, MapOptions options = {}) {
 
 }  // namespace
 
+void detail::throw_empty_function() {
+  throw make_error("map", "the function is empty. Pass one from datapoints to datapoints.");
+}
+
 Stage detail::map_stage(MapWork work, MapOptions options) {
   return [work = std::move(work), options](DataFlowPtr flow) {
     return std::make_unique<Map>(std::move(flow), "map", work, options);
@@ -88,6 +92,8 @@ Stage detail::map_stage(MapWork work, MapOptions options) {
 
 Stage map_component(size_t index, std::function<at::Tensor(at::Tensor)> function,
                     MapOptions options) {
+  TP_CHECK(function != nullptr, "map_component",
+           "the function is empty. Pass one from tensors to tensors.");
   return stage_of<MapComponent>(
       "map_component",
       [index, function = std::move(function)](DataPoint point) {
@@ -98,6 +104,7 @@ Stage map_component(size_t index, std::function<at::Tensor(at::Tensor)> function
 }
 
 Stage filter(std::function<bool(const DataPoint&)> keep) {
+  TP_CHECK(keep != nullptr, "filter", "the function is empty. Pass one that says what to keep.");
   return stage_of<Filter>("filter",
                           [keep = std::move(keep)](DataPoint point) -> std::optional<DataPoint> {
                             if (!keep(point)) return std::nullopt;
@@ -106,6 +113,8 @@ Stage filter(std::function<bool(const DataPoint&)> keep) {
 }
 
 Stage select(std::vector<size_t> components) {
+  TP_CHECK(!components.empty(), "select",
+           "no component is selected: datapoints would be empty. Name at least one.");
   return stage_of<Select>("select", [components = std::move(components)](DataPoint point) {
     DataPoint selected;
     selected.reserve(components.size());

@@ -8,12 +8,14 @@
 #include "tensorpack/dataflow/batch.h"
 #include "tensorpack/dataflow/dataset/idx.h"
 #include "tensorpack/dataflow/dataset/image_folder.h"
+#include "tensorpack/dataflow/fake_data.h"
 #include "tensorpack/dataflow/format/csv.h"
 #include "tensorpack/dataflow/format/hdf5.h"
 #include "tensorpack/dataflow/format/lmdb.h"
 #include "tensorpack/dataflow/format/tar.h"
 #include "tensorpack/dataflow/format/tfrecord.h"
 #include "tensorpack/dataflow/from_tensors.h"
+#include "tensorpack/dataflow/interleave.h"
 #include "tensorpack/dataflow/map.h"
 #include "tensorpack/dataflow/parallel_map.h"
 #include "tensorpack/dataflow/prefetch.h"
@@ -157,6 +159,30 @@ TEST_F(BadInputTest, EmptySetsAreErrorsWhereSomethingIsToBeRead) {
   QueueInput source{TFRecords(dir_ / "a")};
   EXPECT_ERROR(source.next(), "of the dataflow has no datapoints");
   EXPECT_ERROR(FromTensors({torch::zeros({0, 3})}) | batch(2), "a pass has 0 datapoints");
+}
+
+TEST_F(BadInputTest, FunctionsThatAreEmptyAreFoundWhenTheStageIsMade) {
+  using Map = std::function<DataPoint(DataPoint)>;
+  EXPECT_ERROR(map(Map()), "[map] the function is empty.");
+  EXPECT_ERROR(parallel_map(Map()), "[map] the function is empty.");
+  EXPECT_ERROR(map_and_batch(MapFunction(), 2), "[map] the function is empty.");
+  EXPECT_ERROR(map_component(0, {}), "[map_component] the function is empty.");
+  EXPECT_ERROR(filter({}), "[filter] the function is empty.");
+  EXPECT_ERROR(fill_batch({.shape = {2}}, {}, 2), "[fill_batch] the function is empty.");
+  EXPECT_ERROR(batch_by_key(2, {}), "[batch_by_key] the function is empty.");
+  EXPECT_ERROR(interleave({}), "[interleave] the function is empty.");
+  EXPECT_ERROR(run_multiple_copies({}), "[run_multiple_copies] the function is empty.");
+}
+
+TEST_F(BadInputTest, DatapointsWithoutComponentsAreNotSelected) {
+  EXPECT_ERROR(select({}), "[select] no component is selected");
+}
+
+TEST_F(BadInputTest, FakeDataThatCannotBeDrawnIsToldBefore) {
+  EXPECT_ERROR(FakeData({{.shape = {-1, 3}}}),
+               "[FakeData] the shape [-1, 3] of a component has a negative size.");
+  EXPECT_ERROR(FakeData({{.dtype = torch::kLong, .low = 0, .high = 0.5}}),
+               "[FakeData] the range 0..0.5 of a component of type Long is empty.");
 }
 
 // Whatever stands between a function that throws and the consumer.
