@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "tensorpack/dataflow/batch.h"
+#include "tensorpack/dataflow/cache.h"
 #include "tensorpack/dataflow/dataset/idx.h"
 #include "tensorpack/dataflow/dataset/image_folder.h"
 #include "tensorpack/dataflow/fake_data.h"
@@ -22,8 +23,10 @@
 #include "tensorpack/dataflow/value.h"
 #include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/utils/fs.h"
+#include "tensorpack/utils/log_once.h"
 #include "tests/dataflow/matchers.h"
 #include "tests/dataflow/numbers.h"
+#include "tests/support/capture.h"
 
 namespace tensorpack::test {
 namespace {
@@ -172,6 +175,32 @@ TEST_F(BadInputTest, FunctionsThatAreEmptyAreFoundWhenTheStageIsMade) {
   EXPECT_ERROR(batch_by_key(2, {}), "[batch_by_key] the function is empty.");
   EXPECT_ERROR(interleave({}), "[interleave] the function is empty.");
   EXPECT_ERROR(run_multiple_copies({}), "[run_multiple_copies] the function is empty.");
+}
+
+TEST_F(BadInputTest, FunctionsThatChangeTheDataItselfAreToldOf) {
+  const auto told = [](DataFlowPtr flow) {
+    log::forget_logged_once();
+    return stdout_of([&] {
+      for (int64_t pass = 0; pass < 3; ++pass) {
+        flow->start(pass);
+        while (flow->next()) continue;
+      }
+    });
+  };
+  const auto in_place = [](DataPoint p) {
+    p[0].add_(1);
+    return p;
+  };
+  const auto anew = [](DataPoint p) { return DataPoint{p[0] + 1}; };
+  const auto message = [](const std::string& flow) {
+    return HasSubstr("[" + flow + "] its tensors were changed in place during the pass");
+  };
+  EXPECT_THAT(told(numbers(3) | map(in_place)), message("FromList"));
+  EXPECT_THAT(told(numbers(3) | map(anew) | cache() | map(in_place)), message("cache"));
+  EXPECT_THAT(told(FromTensors({torch::zeros({3})}) | map(in_place)), message("FromTensors"));
+  EXPECT_EQ(told(numbers(3) | map(anew) | map(in_place)), "");
+  EXPECT_EQ(told(numbers(3) | batch(3) | map(in_place)), "");
+  EXPECT_EQ(told(FromTensors({torch::zeros({3})}) | batch(3) | map(in_place)), "");
 }
 
 TEST_F(BadInputTest, DatapointsWithoutComponentsAreNotSelected) {
