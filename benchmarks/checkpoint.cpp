@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 
 #include "benchmarks/groups.h"
@@ -18,6 +17,7 @@
 #include "tensorpack/train/trainer.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
+#include "tensorpack/utils/stats.h"
 #include "tensorpack/utils/timer.h"
 
 namespace tensorpack::bench {
@@ -53,11 +53,6 @@ class TimeSaving final : public Callback {
   Timer timer_;
   int64_t starting_epoch_ = 1;
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 // The first save, too: what it needs was made ready before training.
 double save_stall(int saves, bool background) {

@@ -1,8 +1,8 @@
 # What the library stands on. Used by the build and, installed, by the package file, so that both look in the same way.
 #
 # Gives   tensorpack::dependencies       libtorch, fmt, spdlog, nlohmann-json, in the order their headers must be searched
-#         tensorpack::<part>             for each optional part in use: OPENCV JPEG LMDB HDF5 ZEROMQ ZLIB
-#         TENSORPACK_HAS_<part>          whether the part is in use; CUDA is one more
+#         tensorpack::<part>             for each optional part that was found: OPENCV JPEG LMDB HDF5 ZEROMQ ZLIB CUDA
+#         TENSORPACK_HAS_<part>          whether the part is in use
 #         TENSORPACK_MISSING             what is needed and was not found
 #
 # Each part is ruled by TENSORPACK_WITH_<part>: ON (it must be there), OFF, or AUTO (used when found).
@@ -83,9 +83,9 @@ function(tensorpack_find_libraries part header)
 endfunction()
 
 # Sets TENSORPACK_HAS_<part> from what was asked for and what was found.
-macro(tensorpack_decide part target)
+macro(tensorpack_decide part)
   set(TENSORPACK_HAS_${part} OFF)
-  if(TENSORPACK_WITH_${part} AND TARGET ${target})
+  if(TENSORPACK_WITH_${part} AND TARGET tensorpack::${part})
     set(TENSORPACK_HAS_${part} ON)
   elseif(TENSORPACK_WITH_${part} AND NOT TENSORPACK_WITH_${part} STREQUAL "AUTO")
     list(APPEND TENSORPACK_MISSING "${part} (asked for by TENSORPACK_WITH_${part}) ${TENSORPACK_WHY_NO_${part}}")
@@ -112,24 +112,22 @@ if(TARGET ZLIB::ZLIB AND NOT TARGET tensorpack::ZLIB)
   add_library(tensorpack::ZLIB INTERFACE IMPORTED)
   target_link_libraries(tensorpack::ZLIB INTERFACE ZLIB::ZLIB)
 endif()
-foreach(part OPENCV JPEG LMDB HDF5 ZEROMQ ZLIB)
-  tensorpack_decide(${part} tensorpack::${part})
-endforeach()
 
 # A step that is captured keeps pinned memory in a pool of its own, which libtorch came to know late.
 set(TENSORPACK_WHY_NO_CUDA "")
-if(TARGET torch_cuda)
+if(TARGET torch_cuda AND NOT TARGET tensorpack::CUDA)
   find_file(TENSORPACK_HOST_ALLOCATOR ATen/core/CachingHostAllocator.h PATHS ${TORCH_INCLUDE_DIRS} NO_DEFAULT_PATH)
   mark_as_advanced(TENSORPACK_HOST_ALLOCATOR)
   if(TENSORPACK_HOST_ALLOCATOR)
     file(STRINGS "${TENSORPACK_HOST_ALLOCATOR}" pools REGEX end_allocate_to_pool)
   endif()
-  if(NOT pools)
+  if(pools)
+    add_library(tensorpack::CUDA INTERFACE IMPORTED)  # has nothing to link: libtorch brings torch_cuda
+  else()
     set(TENSORPACK_WHY_NO_CUDA "(it takes libtorch 2.11 or newer, and this is ${Torch_VERSION})")
   endif()
 endif()
-if(TENSORPACK_WHY_NO_CUDA)
-  tensorpack_decide(CUDA "")
-else()
-  tensorpack_decide(CUDA torch_cuda)
-endif()
+
+foreach(part IN LISTS TENSORPACK_PARTS)
+  tensorpack_decide(${part})
+endforeach()

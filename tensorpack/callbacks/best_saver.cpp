@@ -32,6 +32,13 @@ BestSaver::BestSaver(Wanted wanted, std::string stat, BestSaverOptions options)
     : wanted_(wanted), stat_(std::move(stat)), options_(std::move(options)) {
   TP_CHECK(!stat_.empty(), wanted == Wanted::kMin ? "MinSaver" : "MaxSaver",
            "the name of the scalar is empty. Pass one such as validation_error.");
+  std::string filename = options_.filename;
+  for (const char* known : {"{value}", "{step}"}) replace_all(filename, known, "");
+  TP_CHECK(filename.find_first_of("{}") == std::string::npos,
+           wanted == Wanted::kMin ? "MinSaver" : "MaxSaver",
+           "the file name '{}' has braces around something else than value or step. Write "
+           "{{value}} or {{step}}, or no braces.",
+           options_.filename);
 }
 
 void BestSaver::setup_graph() {

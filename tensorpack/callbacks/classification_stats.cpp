@@ -8,6 +8,7 @@
 
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -41,6 +42,12 @@ void TopKAccuracy::check(const std::vector<TensorSpec>& specs) const {
            "'{}' must have a score for each sample and class; its shape is [{}].", scores_name_,
            fmt::join(specs[0].shape, ", "));
   check_labels("TopKAccuracy", labels_name_, specs[1]);
+  const int64_t classes = specs[0].shape[1];
+  const int64_t largest = *std::max_element(ks_.begin(), ks_.end());
+  if (classes > 0 && largest >= classes) {
+    log::warning_once("[TopKAccuracy] '{}' has {}: the right one is always among the first {}.",
+                      scores_name_, counted(classes, "class"), largest);
+  }
 }
 
 void TopKAccuracy::before_inference() {
@@ -50,6 +57,14 @@ void TopKAccuracy::before_inference() {
 
 void TopKAccuracy::on_fetches(const std::vector<at::Tensor>& values) {
   const at::Tensor labels = values[1].to(at::kLong).unsqueeze(1);
+  const int64_t classes = values[0].size(1);
+  TP_CHECK(labels.numel() == 0 ||
+               (labels.min().item<int64_t>() >= 0 && labels.max().item<int64_t>() < classes),
+           "TopKAccuracy",
+           "'{}' has labels from {} to {}, and '{}' scores of {} classes: labels "
+           "are 0..{}.",
+           labels_name_, labels.min().item<int64_t>(), labels.max().item<int64_t>(), scores_name_,
+           classes, classes - 1);
   // NaN is no score: a comparison with it is false, so it is asked what is not lower.
   const at::Tensor is_lower = values[0] < values[0].gather(1, labels);
   const at::Tensor not_lower = is_lower.logical_not().sum(1);  // the label itself included

@@ -2,8 +2,10 @@
 #include "tensorpack/callbacks/dump_as_image.h"
 
 #include <ATen/ATen.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tensorpack/callbacks/fetch_spec.h"
 #include "tensorpack/utils/error.h"
@@ -16,6 +18,8 @@ DumpTensorAsImage::DumpTensorAsImage(std::string tensor_name, DumpImageOptions o
     : tensor_name_(std::move(tensor_name)), options_(std::move(options)) {
   TP_CHECK(!tensor_name_.empty(), "DumpTensorAsImage",
            "the name is empty. Pass that of a tensor or a variable.");
+  TP_CHECK(std::isfinite(options_.scale), "DumpTensorAsImage",
+           "the scale is {}. Pass a number that brings the values to 0..255.", options_.scale);
   if (options_.prefix.empty()) options_.prefix = tensor_name_;
 }
 
@@ -50,6 +54,9 @@ void DumpTensorAsImage::trigger() {
 
 void DumpTensorAsImage::dump(const at::Tensor& tensor) const {
   const at::Tensor mapped = options_.map_func ? options_.map_func(tensor) : tensor;
+  TP_CHECK(mapped.defined(), name(),
+           "map_func made an undefined tensor of '{}' [{}]. Have it return the pictures.",
+           tensor_name_, fmt::join(tensor.sizes(), ", "));
   const std::vector<Image> images = to_images(mapped.cpu().to(at::kDouble) * options_.scale);
   std::string prefix = options_.prefix;
   std::replace(prefix.begin(), prefix.end(), '/', '-');

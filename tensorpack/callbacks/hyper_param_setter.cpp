@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/callbacks/hyper_param_setter.h"
 
+#include <cmath>
+
 #include "tensorpack/parallel/rank_state.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
@@ -50,6 +52,9 @@ void HyperParamSetter::trigger() {
 }
 
 void HyperParamSetter::set(double value) {
+  TP_CHECK(!std::isnan(value), name(),
+           "{} would become NaN at epoch {}, global_step {}. Check the function or the schedule.",
+           param().readable_name(), epoch_num(), global_step());
   if (last_set_ == value) return;
   if (last_told_ != epoch_num()) {
     const std::string old = fmt::format("{:.6g}", last_set_ ? *last_set_ : param().get_value());

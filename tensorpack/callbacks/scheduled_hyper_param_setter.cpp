@@ -22,6 +22,11 @@ ScheduledHyperParamSetter::ScheduledHyperParamSetter(AnyHyperParam param, Points
     : HyperParamSetter(std::move(param)), points_(std::move(points)), options_(options) {
   TP_CHECK(!points_.empty(), "ScheduledHyperParamSetter",
            "the schedule is empty. Pass points such as {{{{30, 0.01}}, {{60, 0.001}}}}.");
+  for (const auto& [time, value] : points_) {
+    TP_CHECK(!std::isnan(value), "ScheduledHyperParamSetter",
+             "the value for {} {} is NaN. Pass a number.", options_.step_based ? "step" : "epoch",
+             time);
+  }
   std::sort(points_.begin(), points_.end());
   for (size_t i = 1; i < points_.size(); ++i) {
     TP_CHECK(points_[i].first != points_[i - 1].first, "ScheduledHyperParamSetter",

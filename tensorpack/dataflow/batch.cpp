@@ -166,6 +166,8 @@ Stage by_key(const char* where, int64_t size, BatchByKey::KeyFunction key, Batch
 
 Stage batch_by_key(int64_t size, std::function<int64_t(const DataPoint&)> key,
                    BatchOptions options) {
+  TP_CHECK(key != nullptr, "batch_by_key",
+           "the function is empty. Pass one that gives the key of a datapoint.");
   return by_key(
       "batch_by_key", size,
       [key = std::move(key)](const DataPoint& point) { return BatchByKey::Key{key(point)}; },

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tensorpack/dataflow/detail/write_watch.h"
 #include "tensorpack/dataflow/format/tfrecord.h"
 #include "tensorpack/dataflow/rng.h"
 #include "tensorpack/utils/logger.h"
@@ -18,6 +19,7 @@ class Cache final : public DataFlow {
 
   void start(int64_t pass) override {
     if (!is_complete_) read_rest();
+    watch_.look("cache", points_);
     position_ = 0;
     order_.clear();
     if (shuffle_ && pass > 0) {
@@ -65,6 +67,7 @@ class Cache final : public DataFlow {
   std::vector<int64_t> order_;
   int64_t position_ = 0;
   bool is_complete_ = false;
+  detail::WriteWatch watch_;
 };
 
 class CacheToDisk final : public DataFlow {

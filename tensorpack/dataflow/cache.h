@@ -16,6 +16,7 @@ struct CacheOptions {
 /// Keeps pass 0 of the flow in memory; later passes yield the same datapoints again.
 ///
 /// The tensors are shared: what comes behind must not change them in place.
+/// A warning tells of it.
 Stage cache(CacheOptions options = {});
 
 /// Keeps pass 0 of the flow in a file, for other runs of the program as well: if the file is there,

@@ -18,8 +18,34 @@
 
 namespace tensorpack {
 
-/// One element of a dataflow: a tensor per component, for example {image, label}.
-using DataPoint = std::vector<at::Tensor>;
+namespace detail {
+[[noreturn]] void throw_no_component(size_t index, size_t components);
+}
+
+/// One element of a dataflow: a tensor per component, for example {image, label}. A vector whose
+/// [i] throws Error where there is no such component.
+class DataPoint : public std::vector<at::Tensor> {
+ public:
+  using vector::vector;
+  DataPoint() = default;
+  DataPoint(std::vector<at::Tensor> components)  // NOLINT: implicit
+      : vector(std::move(components)) {}
+
+  at::Tensor& operator[](size_t index) {
+    check(index);
+    return vector::operator[](index);
+  }
+  const at::Tensor& operator[](size_t index) const {
+    check(index);
+    return vector::operator[](index);
+  }
+
+ private:
+  void check(size_t index) const {
+    if (index >= size()) [[unlikely]]
+      detail::throw_no_component(index, size());
+  }
+};
 
 /// A datapoint of these tensors: for co_yield, where GCC 12 does not take `DataPoint{image,
 /// label}`.

@@ -2,6 +2,7 @@
 #include "tensorpack/dataflow/fake_data.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <fmt/ranges.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -25,8 +26,16 @@ FakeData::FakeData(std::vector<FakeComponent> components, FakeDataOptions option
       generator_(at::detail::createCPUGenerator()) {
   TP_CHECK(options_.size >= 0, "FakeData", "the size must not be negative, got {}.", options_.size);
   for (const FakeComponent& c : components_) {
-    TP_CHECK(c.low < c.high, "FakeData", "the range {}..{} of a component is empty.", c.low,
-             c.high);
+    // Integers are drawn from low to high - 1, both rounded towards zero.
+    const bool is_empty =
+        !(c.low < c.high) || (!at::isFloatingType(c.dtype) &&
+                              static_cast<int64_t>(c.low) == static_cast<int64_t>(c.high));
+    TP_CHECK(!is_empty, "FakeData", "the range {}..{} of a component of type {} is empty.", c.low,
+             c.high, c10::toString(c.dtype));
+    TP_CHECK(std::all_of(c.shape.begin(), c.shape.end(), [](int64_t size) { return size >= 0; }),
+             "FakeData",
+             "the shape [{}] of a component has a negative size. Write out all of them.",
+             fmt::join(c.shape, ", "));
   }
   start(0);
   if (!options_.random) constant_ = draw();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tensorpack/dataflow/dataflow.h"
+#include "tensorpack/dataflow/detail/write_watch.h"
 #include "tensorpack/dataflow/generator.h"
 #include "tensorpack/utils/error.h"
 
@@ -50,22 +51,18 @@ class FromGenerator final : public DataFlow {
     Generator<DataPoint> operator()(int64_t /*pass*/) { return function(); }
   };
 
-  // Counts the writes of operators; those through pointers leave no trace.
-  static int64_t version_of(const at::Tensor& tensor) {
-    return tensor.defined() && !tensor.is_inference() ? int64_t{tensor._version()} : 0;
-  }
-
   void check_not_rewritten(const DataPoint& point) {
     for (size_t i = 0; i < std::min(point.size(), last_.size()); ++i) {
-      TP_CHECK(!point[i].is_same(last_[i].tensor) || version_of(point[i]) == last_[i].version,
-               "FromGenerator",
-               "component {} was written to after it was yielded, and is yielded again: a queue or "
-               "shuffle() that keeps the first datapoint would have the second one in its place. "
-               "Make a new tensor for every datapoint, or yield its clone().",
-               i);
+      TP_CHECK(
+          !point[i].is_same(last_[i].tensor) || detail::version_of(point[i]) == last_[i].version,
+          "FromGenerator",
+          "component {} was written to after it was yielded, and is yielded again: a queue or "
+          "shuffle() that keeps the first datapoint would have the second one in its place. "
+          "Make a new tensor for every datapoint, or yield its clone().",
+          i);
     }
     last_.clear();
-    for (const at::Tensor& tensor : point) last_.push_back({tensor, version_of(tensor)});
+    for (const at::Tensor& tensor : point) last_.push_back({tensor, detail::version_of(tensor)});
   }
 
   // A component as it was when it was yielded.

@@ -4,17 +4,22 @@
 #include <algorithm>
 
 #include "tensorpack/dataflow/dataflow.h"
+#include "tensorpack/dataflow/detail/write_watch.h"
 
 namespace tensorpack {
 
 /// Yields the datapoints of a list, in its order.
 ///
 /// The tensors are shared with the list: what comes behind must not change them in place.
+/// A warning tells of it.
 class FromList final : public DataFlow {
  public:
   explicit FromList(std::vector<DataPoint> points) : points_(std::move(points)) {}
 
-  void start(int64_t /*pass*/) override { position_ = 0; }
+  void start(int64_t /*pass*/) override {
+    watch_.look("FromList", points_);
+    position_ = 0;
+  }
 
   std::optional<DataPoint> next() override {
     if (position_ == std::ssize(points_)) return std::nullopt;
@@ -32,6 +37,7 @@ class FromList final : public DataFlow {
  private:
   std::vector<DataPoint> points_;
   int64_t position_ = 0;
+  detail::WriteWatch watch_;
 };
 
 }  // namespace tensorpack

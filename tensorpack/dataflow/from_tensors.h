@@ -8,6 +8,7 @@ namespace tensorpack {
 /// Yields the rows of some tensors: datapoint i is {t[i] of each tensor t}.
 ///
 /// The rows share memory with the tensors: what comes behind must not change them in place.
+/// A warning tells of it.
 class FromTensors final : public detail::RowFlow {
  public:
   /// Throws Error if the tensors differ in their first dimension.
@@ -17,6 +18,8 @@ class FromTensors final : public detail::RowFlow {
   DataPoint stack_rows(const std::vector<int64_t>& numbers) const override;
 
  private:
+  Shared shared() const override { return {"FromTensors", tensors_}; }
+
   std::vector<at::Tensor> tensors_;
 };
 

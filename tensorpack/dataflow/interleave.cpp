@@ -111,6 +111,8 @@ class Copies final : public DataFlow {
 }  // namespace
 
 Stage interleave(OpenFlow open, InterleaveOptions options) {
+  TP_CHECK(open != nullptr, "interleave",
+           "the function is empty. Pass one that makes a flow of a datapoint.");
   TP_CHECK(options.cycle > 0 && options.prefetch >= 0, "interleave",
            "the cycle {} must be positive and the prefetch {} not negative.", options.cycle,
            options.prefetch);
@@ -121,6 +123,8 @@ Stage interleave(OpenFlow open, InterleaveOptions options) {
 
 DataFlowPtr run_multiple_copies(const std::function<DataFlowPtr(int64_t copy)>& make,
                                 CopiesOptions options) {
+  TP_CHECK(make != nullptr, "run_multiple_copies",
+           "the function is empty. Pass one that makes a copy.");
   TP_CHECK(options.copies > 0 && options.prefetch > 0, "run_multiple_copies",
            "the copies {} and the prefetch {} must be positive.", options.copies, options.prefetch);
   std::vector<DataFlowPtr> flows;

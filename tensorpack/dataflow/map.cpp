@@ -78,12 +78,11 @@ Stage stage_of(const char* name, Function function, MapOptions options = {}) {
   };
 }
 
-void check_component(const char* where, size_t index, const DataPoint& point) {
-  TP_CHECK(index < point.size(), where,
-           "there is no component {}: the datapoint has {}. Count from 0.", index, point.size());
-}
-
 }  // namespace
+
+void detail::throw_empty_function() {
+  throw make_error("map", "the function is empty. Pass one from datapoints to datapoints.");
+}
 
 Stage detail::map_stage(MapWork work, MapOptions options) {
   return [work = std::move(work), options](DataFlowPtr flow) {
@@ -93,10 +92,11 @@ Stage detail::map_stage(MapWork work, MapOptions options) {
 
 Stage map_component(size_t index, std::function<at::Tensor(at::Tensor)> function,
                     MapOptions options) {
+  TP_CHECK(function != nullptr, "map_component",
+           "the function is empty. Pass one from tensors to tensors.");
   return stage_of<MapComponent>(
       "map_component",
       [index, function = std::move(function)](DataPoint point) {
-        check_component("map_component", index, point);
         point[index] = function(std::move(point[index]));
         return point;
       },
@@ -104,6 +104,7 @@ Stage map_component(size_t index, std::function<at::Tensor(at::Tensor)> function
 }
 
 Stage filter(std::function<bool(const DataPoint&)> keep) {
+  TP_CHECK(keep != nullptr, "filter", "the function is empty. Pass one that says what to keep.");
   return stage_of<Filter>("filter",
                           [keep = std::move(keep)](DataPoint point) -> std::optional<DataPoint> {
                             if (!keep(point)) return std::nullopt;
@@ -112,13 +113,12 @@ Stage filter(std::function<bool(const DataPoint&)> keep) {
 }
 
 Stage select(std::vector<size_t> components) {
+  TP_CHECK(!components.empty(), "select",
+           "no component is selected: datapoints would be empty. Name at least one.");
   return stage_of<Select>("select", [components = std::move(components)](DataPoint point) {
     DataPoint selected;
     selected.reserve(components.size());
-    for (const size_t index : components) {
-      check_component("select", index, point);
-      selected.push_back(point[index]);
-    }
+    for (const size_t index : components) selected.push_back(point[index]);
     return selected;
   });
 }

@@ -23,15 +23,26 @@ struct MapWork {
   bool keeps_all = true;  ///< whether it never drops a datapoint
 };
 
+[[noreturn]] void throw_empty_function();
+
+// What can be empty; lambdas cannot.
+template <typename Function>
+struct IsStdFunction : std::false_type {};
+template <typename Signature>
+struct IsStdFunction<std::function<Signature>> : std::true_type {};
+
 template <typename Function>
 MapWork map_work(Function function) {
+  if constexpr (IsStdFunction<Function>::value) {
+    if (function == nullptr) throw_empty_function();
+  }
   constexpr bool is_random = std::invocable<Function&, DataPoint, Rng&>;
   using Result =
       typename std::conditional_t<is_random, std::invoke_result<Function&, DataPoint, Rng&>,
                                   std::invoke_result<Function&, DataPoint>>::type;
-  constexpr bool keeps_all = std::same_as<Result, DataPoint>;
+  constexpr bool keeps_all = std::convertible_to<Result, DataPoint>;
   static_assert(
-      keeps_all || std::same_as<Result, std::optional<DataPoint>>,
+      keeps_all || std::convertible_to<Result, std::optional<DataPoint>>,
       "map: the function must return DataPoint, or std::optional<DataPoint> to drop some");
   if constexpr (is_random) {
     return {std::move(function), keeps_all};

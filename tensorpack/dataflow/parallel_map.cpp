@@ -262,6 +262,7 @@ Stage detail::map_and_batch_stage(MapWork work, int64_t size, bool remainder,
 Stage fill_batch(FilledComponent component, FillFunction fill, int64_t size,
                  MapAndBatchOptions options) {
   const std::string name = options.name.empty() ? "fill_batch" : options.name;
+  TP_CHECK(fill != nullptr, name, "the function is empty. Pass one that fills a row.");
   const ParallelMapOptions parallel_options{.threads = options.threads,
                                             .capacity = capacity_of(name, size, options.capacity),
                                             .on_error = options.on_error,

@@ -52,6 +52,34 @@ void warn_of_foreign_writes(const Op& op, const Trace& trace) {
       op.name(), counted(std::ssize(shapes), "tensor"), join(shapes, ", "));
 }
 
+// Variables that are written to before an optimizer of ours updates them: one of libtorch trains
+// them, too, if the function kept the forward pass for a second differentiation.
+void warn_of_second_updates(Graph& graph, const Op& op, const Trace& trace) {
+  std::set<StorageId> written, updated;
+  for (const Node& node : trace.nodes) {
+    const bool is_ours = node.op.operator_name().name.starts_with("tensorpack::");
+    for (const StorageId storage : node.writes) {
+      if (!is_ours) {
+        written.insert(storage);
+      } else if (written.contains(storage)) {
+        updated.insert(storage);
+      }
+    }
+  }
+  std::vector<std::string> names;
+  for (const Value& value : trace.values) {
+    if (value.kind != ValueKind::kVariable || !updated.contains(value.storage)) continue;
+    if (graph.variables().at(value.name).is_trainable()) {
+      names.push_back("'" + value.name + "'");
+    }
+  }
+  if (names.empty()) return;
+  log::warning_once(
+      "'{}' changes {} before its optimizer does: {}. If an optimizer of libtorch does that, both "
+      "train. Leave it out: the tower function returns the cost, and the trainer does the rest.",
+      op.name(), counted(std::ssize(names), "variable"), join(names, ", "));
+}
+
 }  // namespace
 
 RecordedOp record_op(Graph& graph, const Op& op, const std::vector<at::Tensor>& inputs,
@@ -72,6 +100,7 @@ RecordedOp record_op(Graph& graph, const Op& op, const std::vector<at::Tensor>& 
   options.is_output = [&op](const std::string& name) { return op.has_output(name); };
   recorded.recording = record(options);
   warn_of_foreign_writes(op, recorded.recording.trace);
+  warn_of_second_updates(graph, op, recorded.recording.trace);
   return recorded;
 }
 

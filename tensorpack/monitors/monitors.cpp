@@ -10,7 +10,12 @@ Monitors::Monitors(OwnedList<MonitorBase> monitors, const LoopState& loop)
     : monitors_(std::move(monitors)), loop_(loop) {}
 
 void Monitors::put_scalar(const std::string& name, double value) {
-  history_[name].emplace_back(loop_.global_step, value);
+  auto& history = history_[name];
+  if (!history.empty() && history.back().first == loop_.global_step) {
+    if (history.back().second == value) return;
+    history.pop_back();
+  }
+  history.emplace_back(loop_.global_step, value);
   for (MonitorBase& monitor : monitors_) monitor.process_scalar(name, value, loop_);
 }
 

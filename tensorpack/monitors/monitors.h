@@ -18,6 +18,8 @@ class Monitors {
   /// `loop` must outlive this object; values are stamped with its current step.
   Monitors(OwnedList<MonitorBase> monitors, const LoopState& loop);
 
+  /// What was reported at this step already, as by two setters of one hyper-parameter, is not
+  /// reported again; another value of the same step takes the place of the one before.
   void put_scalar(const std::string& name, double value);
   void put_image(const std::string& name, const Image& image);
   /// The pictures in a tensor (see to_images()) with values in 0..255; several are named `name/0`,
@@ -42,7 +44,8 @@ class Monitors {
 
   /// The newest value; throws an Error with the nearest names if there is none.
   double get_latest(const std::string& name) const;
-  /// Every (global_step, value) of this run, oldest first; throws as get_latest() does.
+  /// Every (global_step, value) of this run, oldest first, the last of each step; throws as
+  /// get_latest() does.
   const std::vector<std::pair<int64_t, double>>& get_history(const std::string& name) const;
   bool contains(const std::string& name) const { return history_.contains(name); }
   /// For a message about a name that is not there: "Did you mean 'cost'?"

@@ -132,6 +132,8 @@ MultiThreadAsyncPredictor::MultiThreadAsyncPredictor(std::vector<Predictor> pred
                                                      AsyncPredictorOptions options) {
   TP_CHECK(!predictors.empty(), "MultiThreadAsyncPredictor",
            "there is no predictor. Pass at least one.");
+  TP_CHECK(std::find(predictors.begin(), predictors.end(), nullptr) == predictors.end(),
+           "MultiThreadAsyncPredictor", "a predictor is an empty function. Leave it out.");
   TP_CHECK(options.batch_size > 0 && options.queue_size > 0 && options.max_delay.count() >= 0,
            "MultiThreadAsyncPredictor",
            "batch_size {} and queue_size {} must be positive, and max_delay {} us not negative.",
@@ -149,6 +151,10 @@ std::future<std::vector<at::Tensor>> MultiThreadAsyncPredictor::put_task(
     std::vector<at::Tensor> datapoint) {
   TP_CHECK(!datapoint.empty(), "MultiThreadAsyncPredictor",
            "the datapoint has no tensors. Pass one for each input.");
+  for (size_t i = 0; i < datapoint.size(); ++i) {
+    TP_CHECK(datapoint[i].defined(), "MultiThreadAsyncPredictor",
+             "component {} of the datapoint is an undefined tensor. Give it a value.", i);
+  }
   return impl_->put(std::move(datapoint));
 }
 

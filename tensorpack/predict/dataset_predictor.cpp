@@ -27,7 +27,7 @@ std::vector<std::vector<at::Tensor>> DatasetPredictor::all() {
 
 // One datapoint for each tower, or fewer at the end of the data.
 void DatasetPredictor::compute_some() {
-  std::vector<DataPoint> datapoints;
+  std::vector<std::vector<at::Tensor>> datapoints;
   while (datapoints.size() < predict_.size()) {
     std::optional<DataPoint> datapoint = data_->next();
     if (!datapoint) break;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tensorpack/tower/define_tower.h"
+#include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 namespace {
@@ -60,6 +61,12 @@ MultiTowerOfflinePredictor::MultiTowerOfflinePredictor(PredictConfig config,
   for (const TowerHandle& tower : towers) {
     predictors_.push_back(make_predictor(graph, tower, config));
   }
+}
+
+const OfflinePredictor& MultiTowerOfflinePredictor::operator[](size_t tower) const {
+  TP_CHECK(tower < size(), "MultiTowerOfflinePredictor",
+           "there is no tower {}: there are {}. Count from 0.", tower, size());
+  return predictors_[tower];
 }
 
 }  // namespace tensorpack

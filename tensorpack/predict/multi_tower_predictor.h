@@ -19,7 +19,7 @@ class MultiTowerOfflinePredictor {
   explicit MultiTowerOfflinePredictor(PredictConfig config, const Devices& devices = {});
 
   /// Of one tower. It shares what it needs and may outlive this object.
-  const OfflinePredictor& operator[](size_t tower) const { return predictors_.at(tower); }
+  const OfflinePredictor& operator[](size_t tower) const;
   const std::vector<OfflinePredictor>& predictors() const { return predictors_; }
   size_t size() const { return predictors_.size(); }
 

@@ -86,6 +86,8 @@ OnlinePredictor::OnlinePredictor(Graph& graph, TowerHandle tower, PredictorOptio
   for (const std::string& name : options_.input_names) {
     TP_CHECK(contains(inputs, name), "predictor", "no input named '{}'. {}", name,
              did_you_mean(name, inputs));
+    TP_CHECK(std::count(options_.input_names.begin(), options_.input_names.end(), name) == 1,
+             "predictor", "the input '{}' is named twice. Name each input once.", name);
   }
   for (const std::string& name : options_.output_names) {
     tower_.check_tensor(name, "predictor '" + op.name() + "'");

@@ -6,7 +6,8 @@
 namespace tensorpack {
 
 /// The body of main(): runs `program` and turns what it throws into a message and an exit status: 1
-/// for errors, 130 after Ctrl-C, 143 after SIGTERM. No stack trace.
+/// for errors, 130 after Ctrl-C, 143 after SIGTERM. No stack trace. The message goes to the
+/// standard error output, unless the log has just shown it on the same terminal.
 ///
 ///   int main(int argc, char** argv) {
 ///     return tensorpack::run_main([&] { train(parse(argc, argv)); });

@@ -242,9 +242,9 @@ void Trainer::main_loop(const TrainOptions& options) {
     log::warning("Training was {} at global_step = {}.", interrupted.what(), loop_.global_step);
     failure = std::current_exception();
   } catch (const std::exception& error) {
-    log::error("Training failed at global_step = {}: {}", loop_.global_step, describe(error));
-    failure = with_context(std::current_exception(),
-                           fmt::format("at global_step = {}", loop_.global_step));
+    const std::string place = fmt::format("at global_step = {}", loop_.global_step);
+    log::error("Training failed: {}\n  {}", describe(error), place);
+    failure = with_context(std::current_exception(), place);
   } catch (...) {
     log::error("Training failed at global_step = {}.", loop_.global_step);
     failure = std::current_exception();

@@ -93,6 +93,7 @@ struct Logger {
   std::mutex mutex;  // guards what follows
   spdlog::sink_ptr file;
   std::unordered_set<std::string> said;
+  std::string last_error;
 
   Logger() {
     sinks->add_sink(std::make_shared<ConsoleSink>());
@@ -122,6 +123,10 @@ spdlog::level::level_enum to_spdlog(Level level) {
 }
 
 void write_text(Level level, Location where, std::string_view text) {
+  if (level == Level::kError) {
+    const std::lock_guard lock(logger().mutex);
+    logger().last_error = text;
+  }
   logger().spd.log(spdlog::source_loc{where.file, where.line, ""}, to_spdlog(level), text);
 }
 
@@ -165,6 +170,11 @@ void close_file() {
 }
 
 }  // namespace detail
+
+std::string last_error() {
+  const std::lock_guard lock(logger().mutex);
+  return logger().last_error;
+}
 
 void forget_logged_once() {
   const std::lock_guard lock(logger().mutex);

@@ -11,6 +11,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -100,6 +101,9 @@ template <typename... Args>
 void error(Format<std::type_identity_t<Args>...> format, Args&&... args) {
   write<Args...>(Level::kError, format.where, format.text, std::forward<Args>(args)...);
 }
+
+/// The last text that was logged as an error; empty before the first one.
+std::string last_error();
 
 }  // namespace log
 

@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "tensorpack/utils/log_once.h"
 #include "tests/support/capture.h"
 #include "tests/support/throws.h"
 
@@ -52,6 +53,25 @@ TEST(TopKAccuracyTest, WrongShapesAreNamed) {
   EXPECT_ERROR(TopKAccuracy({1}).check({{"logits", {-1, 3}}, {"label", {-1, 3}}}),
                "'label' must have one class per sample");
   EXPECT_ERROR(TopKAccuracy({0}), "k is [0]");
+}
+
+TEST(TopKAccuracyTest, LabelsThatAreNoClassesAreToldWithTheirRange) {
+  TopKAccuracy top({1});
+  top.before_inference();
+  EXPECT_ERROR(top.on_fetches({scores({{3, 2, 1}, {3, 2, 1}}), labels({1, 3})}),
+               "[TopKAccuracy] 'label' has labels from 1 to 3, and 'logits' scores of 3 classes: "
+               "labels are 0..2.");
+  EXPECT_ERROR(top.on_fetches({scores({{3, 2, 1}}), labels({-1})}), "has labels from -1 to -1");
+}
+
+TEST(TopKAccuracyTest, AKThatAlwaysSucceedsIsTold) {
+  log::forget_logged_once();
+  const auto told = [](std::vector<int64_t> ks) {
+    return stdout_of([&] { TopKAccuracy(ks).check({{"logits", {-1, 3}}, {"label", {-1}}}); });
+  };
+  EXPECT_THAT(told({1, 2}), IsEmpty());
+  EXPECT_THAT(told({1, 5}),
+              HasSubstr("'logits' has 3 classes: the right one is always among the first 5."));
 }
 
 TEST(ConfusionMatrixTest, CountsWhatIsTakenForWhat) {

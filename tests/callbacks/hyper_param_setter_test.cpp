@@ -78,6 +78,16 @@ TEST(ScheduledHyperParamSetterTest, ReportsTheValueThatEachEpochHad) {
   }
 }
 
+TEST(ScheduledHyperParamSetterTest, WhatTwoSettersSetIsReportedOnce) {
+  FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 2});
+  double knob = 1;
+  stdout_of([&] {
+    trainer.train({ScheduledHyperParamSetter(ObjAttrParam("knob", knob), {{0, 0.5}}),
+                   ScheduledHyperParamSetter(ObjAttrParam("knob", knob), {{1, 0.25}})});
+  });
+  EXPECT_THAT(trainer.monitors().get_history("knob"), ElementsAre(Pair(1, 0.5), Pair(2, 0.25)));
+}
+
 TEST(ScheduledHyperParamSetterTest, ATrainingThatStartsLateGetsWhatThePointsLedTo) {
   const LoopState late{.steps_per_epoch = 1, .starting_epoch = 90, .max_epoch = 95};
   EXPECT_THAT(assignments(late,

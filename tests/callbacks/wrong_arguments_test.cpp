@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <functional>
 
 #include "tensorpack/callbacks/best_saver.h"
@@ -53,6 +54,9 @@ std::vector<Wrong> all_wrong() {
       {"ModelSaverWithoutADirectory", [] { train_with({ModelSaver()}); },
        "[ModelSaver] there is no directory to save to."},
       {"MinSaver", [] { MinSaver(""); }, "[MinSaver] the name of the scalar is empty."},
+      {"MinSaverWithAnUnknownField", [] { MinSaver("cost", {.filename = "best-{epoch}"}); },
+       "[MinSaver] the file name 'best-{epoch}' has braces around something else than value or "
+       "step. Write {value} or {step}, or no braces."},
       {"MaxSaver", [] { MaxSaver(""); }, "[MaxSaver] the name of the scalar is empty."},
       {"InferenceRunner", [] { InferenceRunner(FromList({}), {}); },
        "[InferenceRunner] there is no inferencer. Pass at least one"},
@@ -76,6 +80,17 @@ std::vector<Wrong> all_wrong() {
          ScheduledHyperParamSetter("lr", {{1, 0.5}, {1, 0.1}});
        },
        "[ScheduledHyperParamSetter] there are two values for epoch 1: 0.1 and 0.5. Keep one."},
+      {"ScheduledHyperParamSetterOfNaN",
+       [] {
+         ScheduledHyperParamSetter("lr", {{3, std::nan("")}});
+       },
+       "[ScheduledHyperParamSetter] the value for epoch 3 is NaN."},
+      {"HyperParamSetterThatGivesNaN",
+       [] {
+         train_with(
+             {HyperParamSetterWithFunc("scratch", [](int64_t, double) { return std::nan(""); })});
+       },
+       "[HyperParamSetterWithFunc] scratch would become NaN at epoch 0, global_step 0."},
       {"HyperParamSetterWithFunc", [] { HyperParamSetterWithFunc("lr", {}); },
        "[HyperParamSetterWithFunc] the function is empty."},
       {"HyperParamSetterOfNothing",
@@ -104,6 +119,15 @@ std::vector<Wrong> all_wrong() {
        "[DumpTensors] there is no log directory to write to."},
       {"DumpTensorAsImage", [] { DumpTensorAsImage(""); },
        "[DumpTensorAsImage] the name is empty."},
+      {"DumpTensorAsImageWithoutAScale",
+       [] { DumpTensorAsImage("vector", {.scale = std::nan("")}); },
+       "[DumpTensorAsImage] the scale is nan."},
+      {"DumpTensorAsImageOfNothing",
+       [] {
+         train_with({DumpTensorAsImage(
+             "vector", {.map_func = [](const at::Tensor&) { return at::Tensor(); }})});
+       },
+       "[DumpTensorAsImage] map_func made an undefined tensor of 'vector' ["},
       {"DumpParamAsImage", [] { DumpParamAsImage(""); }, "the name is empty."},
       {"SimpleMovingAverage", [] { SimpleMovingAverage({"cost"}, 0); },
        "[SimpleMovingAverage] the window must be positive, got 0."},

@@ -6,22 +6,27 @@
 #include <filesystem>
 
 #include "tensorpack/dataflow/batch.h"
+#include "tensorpack/dataflow/cache.h"
 #include "tensorpack/dataflow/dataset/idx.h"
 #include "tensorpack/dataflow/dataset/image_folder.h"
+#include "tensorpack/dataflow/fake_data.h"
 #include "tensorpack/dataflow/format/csv.h"
 #include "tensorpack/dataflow/format/hdf5.h"
 #include "tensorpack/dataflow/format/lmdb.h"
 #include "tensorpack/dataflow/format/tar.h"
 #include "tensorpack/dataflow/format/tfrecord.h"
 #include "tensorpack/dataflow/from_tensors.h"
+#include "tensorpack/dataflow/interleave.h"
 #include "tensorpack/dataflow/map.h"
 #include "tensorpack/dataflow/parallel_map.h"
 #include "tensorpack/dataflow/prefetch.h"
 #include "tensorpack/dataflow/value.h"
 #include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/utils/fs.h"
+#include "tensorpack/utils/log_once.h"
 #include "tests/dataflow/matchers.h"
 #include "tests/dataflow/numbers.h"
+#include "tests/support/capture.h"
 
 namespace tensorpack::test {
 namespace {
@@ -157,6 +162,56 @@ TEST_F(BadInputTest, EmptySetsAreErrorsWhereSomethingIsToBeRead) {
   QueueInput source{TFRecords(dir_ / "a")};
   EXPECT_ERROR(source.next(), "of the dataflow has no datapoints");
   EXPECT_ERROR(FromTensors({torch::zeros({0, 3})}) | batch(2), "a pass has 0 datapoints");
+}
+
+TEST_F(BadInputTest, FunctionsThatAreEmptyAreFoundWhenTheStageIsMade) {
+  using Map = std::function<DataPoint(DataPoint)>;
+  EXPECT_ERROR(map(Map()), "[map] the function is empty.");
+  EXPECT_ERROR(parallel_map(Map()), "[map] the function is empty.");
+  EXPECT_ERROR(map_and_batch(MapFunction(), 2), "[map] the function is empty.");
+  EXPECT_ERROR(map_component(0, {}), "[map_component] the function is empty.");
+  EXPECT_ERROR(filter({}), "[filter] the function is empty.");
+  EXPECT_ERROR(fill_batch({.shape = {2}}, {}, 2), "[fill_batch] the function is empty.");
+  EXPECT_ERROR(batch_by_key(2, {}), "[batch_by_key] the function is empty.");
+  EXPECT_ERROR(interleave({}), "[interleave] the function is empty.");
+  EXPECT_ERROR(run_multiple_copies({}), "[run_multiple_copies] the function is empty.");
+}
+
+TEST_F(BadInputTest, FunctionsThatChangeTheDataItselfAreToldOf) {
+  const auto told = [](DataFlowPtr flow) {
+    log::forget_logged_once();
+    return stdout_of([&] {
+      for (int64_t pass = 0; pass < 3; ++pass) {
+        flow->start(pass);
+        while (flow->next()) continue;
+      }
+    });
+  };
+  const auto in_place = [](DataPoint p) {
+    p[0].add_(1);
+    return p;
+  };
+  const auto anew = [](DataPoint p) { return DataPoint{p[0] + 1}; };
+  const auto message = [](const std::string& flow) {
+    return HasSubstr("[" + flow + "] its tensors were changed in place during the pass");
+  };
+  EXPECT_THAT(told(numbers(3) | map(in_place)), message("FromList"));
+  EXPECT_THAT(told(numbers(3) | map(anew) | cache() | map(in_place)), message("cache"));
+  EXPECT_THAT(told(FromTensors({torch::zeros({3})}) | map(in_place)), message("FromTensors"));
+  EXPECT_EQ(told(numbers(3) | map(anew) | map(in_place)), "");
+  EXPECT_EQ(told(numbers(3) | batch(3) | map(in_place)), "");
+  EXPECT_EQ(told(FromTensors({torch::zeros({3})}) | batch(3) | map(in_place)), "");
+}
+
+TEST_F(BadInputTest, DatapointsWithoutComponentsAreNotSelected) {
+  EXPECT_ERROR(select({}), "[select] no component is selected");
+}
+
+TEST_F(BadInputTest, FakeDataThatCannotBeDrawnIsToldBefore) {
+  EXPECT_ERROR(FakeData({{.shape = {-1, 3}}}),
+               "[FakeData] the shape [-1, 3] of a component has a negative size.");
+  EXPECT_ERROR(FakeData({{.dtype = torch::kLong, .low = 0, .high = 0.5}}),
+               "[FakeData] the range 0..0.5 of a component of type Long is empty.");
 }
 
 // Whatever stands between a function that throws and the consumer.

@@ -33,6 +33,34 @@ namespace {
 
 using testing::ElementsAre;
 
+TEST(DataPointTest, AComponentThatIsNotThereIsAnError) {
+  DataPoint point = {at::ones({2}), at::zeros({})};
+  EXPECT_TRUE(point[1].equal(at::zeros({})));
+  EXPECT_ERROR(point[2], "[DataPoint] there is no component 2: the datapoint has 2. Count from 0.");
+  EXPECT_ERROR(std::as_const(point)[2], "there is no component 2");
+  EXPECT_ERROR(point[-1], "the datapoint has 2");
+}
+
+TEST(DataPointTest, AFunctionThatTakesTooMuchOfADatapointIsToldWhichOne) {
+  const auto flow = numbers(3) | map([](DataPoint p) { return DataPoint{p[1]}; });
+  EXPECT_ERROR(flow->next(),
+               "[map] datapoint 0 of the pass: [DataPoint] there is no component 1: the datapoint "
+               "has 1. Count from 0.");
+}
+
+TEST(DataPointTest, IsMadeOfAVectorOfTensorsAndIsOne) {
+  const at::Tensor tensor = at::ones({2});
+  const DataPoint point = std::vector<at::Tensor>{tensor, tensor};
+  const std::vector<at::Tensor>& components = point;
+  EXPECT_EQ(components.size(), 2);
+  EXPECT_EQ(at::stack(point).size(0), 2);
+  const auto twice = numbers(1) | map([](const DataPoint& p) {
+                       return std::vector<at::Tensor>{p[0], p[0]};
+                     });
+  EXPECT_EQ(twice->size(), 1);
+  EXPECT_EQ(twice->next()->size(), 2);
+}
+
 TEST(DataFlowTest, UserFlowJoinsThePipe) {
   const auto flow = outside::piped_without_using_declarations();
   EXPECT_FALSE(flow->size());

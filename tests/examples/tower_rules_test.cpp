@@ -120,6 +120,18 @@ void train_beside_the_graph() {
   }));
 }
 
+// As torch::optim::SGD does it, which has no state that could give it away.
+void train_a_variable_twice() {
+  train([](const at::Tensor& x, const at::Tensor& y) {
+    const at::Tensor w = get_variable("w", {});
+    const at::Tensor cost = named("cost", (x * w - y).square().mean());
+    cost.backward({}, /*retain_graph=*/true);
+    w.data().sub_(w.grad(), 0.1);
+    w.mutable_grad().reset();
+    return cost;
+  });
+}
+
 void name_by_tower() {
   SyncMultiGPUTrainerParameterServer trainer(Devices::cpu(2));
   trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), with([](const at::Tensor&) {
@@ -210,6 +222,7 @@ TEST(TowerRulesTest, WhoBreaksARuleIsToldWhatTheTutorialSays) {
       {"Modules of `torch::nn` come in", train_a_module_that_is_not_adopted},
       {"The cost is returned", differentiate_the_cost},
       {"Variables are trained by optimizers", train_beside_the_graph},
+      {"A variable is trained by one optimizer", train_a_variable_twice},
       {"Names follow from scopes", name_by_tower},
       {"A tower is opened outside", open_a_tower_in_a_scope},
       {"A name is used once", use_a_name_twice},

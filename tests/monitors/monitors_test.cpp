@@ -51,6 +51,28 @@ TEST(MonitorsTest, RemembersTheHistoryOfAScalar) {
   EXPECT_THAT(monitors.get_history("cost"), ElementsAre(Pair(0, 2), Pair(7, 1)));
 }
 
+TEST(MonitorsTest, AValueOfAStepIsReportedOnce) {
+  std::vector<std::string> seen;
+  LoopState loop;
+  Monitors monitors({Recorder(&seen)}, loop);
+  monitors.put_scalar("learning_rate", 0.5);
+  monitors.put_scalar("learning_rate", 0.5);
+  loop.global_step = 3;
+  monitors.put_scalar("learning_rate", 0.5);
+  EXPECT_THAT(seen, ElementsAre("learning_rate=0.5 at 0", "learning_rate=0.5 at 3"));
+  EXPECT_THAT(monitors.get_history("learning_rate"), ElementsAre(Pair(0, 0.5), Pair(3, 0.5)));
+}
+
+TEST(MonitorsTest, OfTwoValuesOfAStepTheLastCounts) {
+  std::vector<std::string> seen;
+  LoopState loop;
+  Monitors monitors({Recorder(&seen)}, loop);
+  for (const double value : {1., 2., 1.}) monitors.put_scalar("learning_rate", value);
+  EXPECT_THAT(seen,
+              ElementsAre("learning_rate=1 at 0", "learning_rate=2 at 0", "learning_rate=1 at 0"));
+  EXPECT_THAT(monitors.get_history("learning_rate"), ElementsAre(Pair(0, 1)));
+}
+
 TEST(MonitorsTest, UnknownScalarNamesTheNearest) {
   LoopState loop;
   Monitors monitors({}, loop);

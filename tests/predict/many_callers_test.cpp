@@ -77,6 +77,12 @@ TEST(MultiTowerOfflinePredictorTest, TowersOfOneDeviceShareTheirVariables) {
   EXPECT_TRUE(at::equal(towers(at::ones({1, 2}))[1], at::full({1}, 6.0F)));
 }
 
+TEST(MultiTowerOfflinePredictorTest, ATowerThatIsNotThereIsAnError) {
+  const MultiTowerOfflinePredictor predict(config(), Devices::cpu(2));
+  EXPECT_ERROR(predict[2],
+               "[MultiTowerOfflinePredictor] there is no tower 2: there are 2. Count from 0.");
+}
+
 TEST(MultiTowerOfflinePredictorTest, TowersRunAtTheSameTime) {
   const MultiTowerOfflinePredictor towers(config(), Devices::cpu(4));
   std::vector<std::jthread> threads;
@@ -195,6 +201,16 @@ TEST(MultiThreadAsyncPredictorTest, AThreadThatCannotBeStartedIsAnError) {
   const ThreadLimit limit(1);
   EXPECT_ERROR(MultiThreadAsyncPredictor(std::vector{echo, echo}),
                "[thread 'predict'] it cannot be started: ");
+}
+
+TEST(MultiThreadAsyncPredictorTest, WhatIsEmptyIsRefusedBeforeItIsComputed) {
+  using Predictor = MultiThreadAsyncPredictor::Predictor;
+  EXPECT_ERROR(MultiThreadAsyncPredictor(std::vector<Predictor>{nullptr}),
+               "a predictor is an empty function. Leave it out.");
+  MultiThreadAsyncPredictor predict(
+      std::vector<Predictor>{[](const Tensors& inputs) { return inputs; }});
+  EXPECT_ERROR(predict.put_task({at::ones({2}), at::Tensor()}),
+               "component 1 of the datapoint is an undefined tensor. Give it a value.");
 }
 
 TEST(MultiThreadAsyncPredictorTest, OutputsWithoutARowForEachAreRefused) {

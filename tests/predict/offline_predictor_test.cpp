@@ -113,6 +113,14 @@ TEST(OfflinePredictorTest, UnknownNamesAreErrors) {
               ThrowsMessage<Error>(HasSubstr("there are no outputs.")));
 }
 
+TEST(OfflinePredictorTest, AnInputThatIsNamedTwiceIsAnError) {
+  EXPECT_THAT(
+      [] {
+        OfflinePredictor(config({"x", "x"}, {"logits"}));
+      },
+      ThrowsMessage<Error>(HasSubstr("the input 'x' is named twice.")));
+}
+
 TEST(OfflinePredictorTest, WrongShapeIsAnError) {
   const OfflinePredictor predict(config({"x"}, {"logits"}));
   EXPECT_THAT(

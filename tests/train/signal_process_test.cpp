@@ -74,6 +74,27 @@ TEST_F(SignalProcessTest, DataThatDoesNotComeKeepsNobodyFromEnding) {
   }
 }
 
+TEST_F(SignalProcessTest, WhyATrainingFailedIsReadOnceAndIsInTheLog) {
+  const std::string reason = "[fail] it is broken.";
+  const auto times_in = [&](const std::string& text) {
+    int times = 0;
+    for (size_t at = 0; (at = text.find(reason, at)) != std::string::npos; ++at) ++times;
+    return times;
+  };
+  ChildProcess child({TENSORPACK_TRAIN_CHILD, "fail", dir_.path().string()});
+  EXPECT_EQ(child.wait(), 1);
+  EXPECT_EQ(times_in(child.output()), 1) << child.output();
+  EXPECT_EQ(times_in(read_file(dir_ / "log.log")), 1);
+
+  const std::string errors = dir_ / "errors";
+  ChildProcess apart({"/bin/sh", "-c",
+                      std::string(TENSORPACK_TRAIN_CHILD) + " fail " + (dir_ / "apart").string() +
+                          " 2>" + errors});
+  EXPECT_EQ(apart.wait(), 1);
+  EXPECT_EQ(times_in(apart.output()), 1) << apart.output();
+  EXPECT_EQ(times_in(read_file(errors)), 1);
+}
+
 TEST_F(SignalProcessTest, AnyObjectThatIsThrownIsAnErrorAndNoAbort) {
   ChildProcess child({TENSORPACK_TRAIN_CHILD, "throw", dir_.path().string()});
   EXPECT_EQ(child.wait(), 1);

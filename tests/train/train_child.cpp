@@ -9,6 +9,7 @@
 //                                                         of epoch <-stop>, unless it was started
 //                                                         again
 //   train_child seed <logdir> <seed>|none                 trains it with that seed, or without one
+//   train_child fail <logdir>                             throws an Error while training
 //   train_child throw <logdir>                            throws a number
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -17,6 +18,7 @@
 #include <csignal>
 #include <string>
 
+#include "tensorpack/callbacks/callback_factory.h"
 #include "tensorpack/callbacks/merge_all_summaries.h"
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/callbacks/trigger.h"
@@ -38,6 +40,7 @@
 #include "tensorpack/train/distributed_trainer.h"
 #include "tensorpack/train/run_main.h"
 #include "tensorpack/train/trainer.h"
+#include "tensorpack/utils/error.h"
 #include "tensorpack/utils/launch_environment.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/seed.h"
@@ -184,6 +187,12 @@ int main(int argc, char** argv) {
       wait_for_data(words.at(2));
     } else if (words.at(0) == "seed") {
       train_with_seed(words.at(2));
+    } else if (words.at(0) == "fail") {
+      Trainer trainer;
+      trainer.set_train_op(Op::nothing());
+      trainer.train({.callbacks = {CallbackFactory(
+                         {.trigger = [](Callback&) { throw Error("[fail] it is broken."); }})},
+                     .steps_per_epoch = 1});
     } else if (words.at(0) == "throw") {
       throw 7;  // NOLINT: that is the point
     } else {

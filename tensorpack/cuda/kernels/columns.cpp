@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tensorpack/cuda/kernels/prelude.h"
+#include "tensorpack/cuda/kernels/sizes.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack::cuda {
@@ -14,11 +15,6 @@ namespace {
 constexpr int kWarp = 32;
 constexpr int64_t kLine = 128;  // bytes that the memory gives at a time
 constexpr int64_t kFewSums = 8;
-
-template <typename Number>
-Number divide_up(Number a, Number b) {
-  return (a + b - 1) / b;
-}
 
 // Threads of a block that lie side by side: a power of two, as the sums want it.
 int threads_across(const ColumnPlan& plan) {
@@ -30,12 +26,12 @@ int threads_across(const ColumnPlan& plan) {
 
 // How many blocks lie side by side.
 int64_t blocks_across(const ColumnPlan& plan, int threads) {
-  return divide_up<int64_t>(plan.columns / plan.width, threads);
+  return divide_up(plan.columns / plan.width, threads);
 }
 
 LaunchShape shape_with(const ColumnPlan& plan, int across, int64_t resident) {
   const int down = ColumnPlan::kThreads / across;
-  const int64_t useful = divide_up<int64_t>(plan.rows, down);
+  const int64_t useful = divide_up(plan.rows, down);
   const int64_t blocks = blocks_across(plan, across);
   return {
       .grid = {static_cast<unsigned>(blocks),

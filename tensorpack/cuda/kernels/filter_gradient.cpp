@@ -9,6 +9,7 @@
 
 #include "tensorpack/cuda/kernels/columns.h"
 #include "tensorpack/cuda/kernels/prelude.h"
+#include "tensorpack/cuda/kernels/sizes.h"
 
 namespace tensorpack::cuda {
 namespace {
@@ -214,8 +215,6 @@ filter_gradient_sum(float* partial, int blocks, T* weight, T* bias) {
   if (is_bias) from_float(s, bias[k]);
 }
 )cuda";
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // How a block's threads share the work.
 struct FilterPlan {

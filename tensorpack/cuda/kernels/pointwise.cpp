@@ -9,6 +9,7 @@
 #include "tensorpack/cuda/kernels/columns.h"
 #include "tensorpack/cuda/kernels/pointwise_source.h"
 #include "tensorpack/cuda/kernels/prelude.h"
+#include "tensorpack/cuda/kernels/sizes.h"
 
 namespace tensorpack::cuda {
 namespace {
@@ -47,11 +48,6 @@ Walk walk_of(const Tensor& input, const DenseLayout& layout) {
     }
   }
   return walk;
-}
-
-bool is_aligned(const Tensor& tensor, int width) {
-  const auto bytes = static_cast<uintptr_t>(width) * tensor.element_size();
-  return reinterpret_cast<uintptr_t>(tensor.data_ptr()) % bytes == 0;
 }
 
 // As many neighbours as the smallest type has in a load. All of a thread's must exist, and lie in

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "tensorpack/cuda/kernels/prelude.h"
+#include "tensorpack/cuda/kernels/sizes.h"
 #include "tensorpack/cuda/kernels/tensor_table.h"
 #include "tensorpack/utils/error.h"
 
@@ -95,12 +96,6 @@ std::string number_type(const Tensor& number) {
 bool is_number(const Tensor& tensor, c10::Device device) {
   return tensor.numel() == 1 && tensor.device() == device &&
          (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble);
-}
-
-bool is_aligned(const Tensor& tensor, int width) {
-  return reinterpret_cast<uintptr_t>(tensor.data_ptr()) %
-             (static_cast<uintptr_t>(width) * tensor.element_size()) ==
-         0;
 }
 
 std::map<c10::ScalarType, UpdateLists> by_gradient_type(const UpdateTensors& tensors) {

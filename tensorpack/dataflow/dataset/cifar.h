@@ -21,7 +21,8 @@ struct CifarOptions {
 
 /// What Cifar10 and Cifar100 have in common: {image: uint8 [32, 32, 3], RGB, label: int64 scalar}.
 ///
-/// The images share memory: what comes behind must not change them in place.
+/// The images share memory: what comes behind must not change them in place. A
+/// warning tells of it.
 class Cifar : public detail::RowFlow {
  public:
   DataPoint row(int64_t number) const final;
@@ -48,6 +49,8 @@ class Cifar : public detail::RowFlow {
   Cifar(const char* where, std::string_view name, Layout layout, const CifarOptions& options);
 
  private:
+  Shared shared() const override { return {"Cifar", {images_, labels_}}; }
+
   std::filesystem::path names_;
   at::Tensor images_;
   at::Tensor labels_;

@@ -20,7 +20,8 @@ struct SVHNDigitOptions {
 /// The cropped digits of the Street View House Numbers: {image: uint8 [32, 32, 3], RGB, label:
 /// int64 scalar in 0..9}. The files' label 10 is the digit 0.
 ///
-/// The images share memory: what comes behind must not change them in place.
+/// The images share memory: what comes behind must not change them in place. A
+/// warning tells of it.
 class SVHNDigit final : public detail::RowFlow {
  public:
   /// Reads "train", "test" or "extra" into memory.
@@ -33,6 +34,8 @@ class SVHNDigit final : public detail::RowFlow {
   at::Tensor per_pixel_mean() const;
 
  private:
+  Shared shared() const override { return {"SVHNDigit", {images_, labels_}}; }
+
   at::Tensor images_;
   at::Tensor labels_;
 };

@@ -18,6 +18,12 @@ bool are_in_a_row(const std::vector<int64_t>& numbers) {
 
 }  // namespace
 
+void RowFlow::start(int64_t pass) {
+  const Shared memory = shared();
+  watch_.look(memory.flow, std::vector<std::vector<at::Tensor>>{memory.tensors});
+  order_.start(pass);
+}
+
 std::optional<DataPoint> RowFlow::next() {
   const auto number = order_.next();
   if (!number) return std::nullopt;

@@ -3,6 +3,7 @@
 
 #include "tensorpack/dataflow/detail/pass_order.h"
 #include "tensorpack/dataflow/detail/row_source.h"
+#include "tensorpack/dataflow/detail/write_watch.h"
 
 namespace tensorpack::detail {
 
@@ -10,7 +11,7 @@ namespace tensorpack::detail {
 /// say what a row is.
 class RowFlow : public DataFlow, public RowSource {
  public:
-  void start(int64_t pass) final { order_.start(pass); }
+  void start(int64_t pass) final;
   std::optional<DataPoint> next() final;
   int64_t skip(int64_t count) final { return order_.skip(count); }
   std::optional<int64_t> size() const final { return order_.size(); }
@@ -19,11 +20,19 @@ class RowFlow : public DataFlow, public RowSource {
  protected:
   explicit RowFlow(PassOrder order = {0, false, 0}) : order_(std::move(order)) {}
 
+  /// What rows share memory with, and the name of the flow: what comes behind must not write there.
+  struct Shared {
+    const char* flow = "";
+    std::vector<at::Tensor> tensors = {};
+  };
+  virtual Shared shared() const { return {}; }
+
   /// For constructors that find out late how many rows there are.
   void set_order(PassOrder order) { order_ = std::move(order); }
 
  private:
   PassOrder order_;
+  WriteWatch watch_;
 };
 
 /// These rows of a tensor, in memory of their own.
