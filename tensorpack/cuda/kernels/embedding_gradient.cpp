@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tensorpack/cuda/kernels/prelude.h"
+#include "tensorpack/cuda/kernels/sizes.h"
 
 namespace tensorpack::cuda {
 namespace {
@@ -124,7 +125,9 @@ embedding_gradient(const float* __restrict__ grad, const int* __restrict__ words
 }
 )cuda";
 
-unsigned divide_up(int64_t a, int64_t b) { return static_cast<unsigned>((a + b - 1) / b); }
+unsigned blocks_for(int64_t count, int64_t of_block) {
+  return static_cast<unsigned>(divide_up(count, of_block));
+}
 
 int width_for(const std::vector<at::Tensor>& tensors, int64_t features) {
   const auto is_aligned = [](const at::Tensor& tensor) {
@@ -161,11 +164,11 @@ at::Tensor embedding_gradient(const EmbeddingGradientArguments& a, const Launche
   launcher.prepare(main);
   if (count >= kPlaces) {
     launcher(sum,
-             {.grid = {divide_up(count / kPlaces, kThreads / kWarp), 1}, .block = {kThreads, 1}},
+             {.grid = {blocks_for(count / kPlaces, kThreads / kWarp), 1}, .block = {kThreads, 1}},
              a.grad.data_ptr(), words.data_ptr(), places.data_ptr(), static_cast<int>(count),
              pieces.data_ptr());
   }
-  launcher(main, {.grid = {divide_up(vocabulary, kWordsOfBlock), 1}, .block = {kThreads, 1}},
+  launcher(main, {.grid = {blocks_for(vocabulary, kWordsOfBlock), 1}, .block = {kThreads, 1}},
            a.grad.data_ptr(), words.data_ptr(), places.data_ptr(), static_cast<int>(count),
            pieces.data_ptr(), a.other.data_ptr(), result.data_ptr(), static_cast<int>(vocabulary),
            static_cast<int>(a.padding_idx));
