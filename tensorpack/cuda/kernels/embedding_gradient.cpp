@@ -130,11 +130,10 @@ unsigned blocks_for(int64_t count, int64_t of_block) {
 }
 
 int width_for(const std::vector<at::Tensor>& tensors, int64_t features) {
-  const auto is_aligned = [](const at::Tensor& tensor) {
-    return reinterpret_cast<uintptr_t>(tensor.data_ptr()) % (kWidth * tensor.element_size()) == 0;
-  };
-  const bool fits =
-      features % kWidth == 0 && std::all_of(tensors.begin(), tensors.end(), is_aligned);
+  const bool fits = features % kWidth == 0 &&
+                    std::all_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
+                      return is_aligned(tensor, kWidth);
+                    });
   return fits ? kWidth : 1;
 }
 
