@@ -80,12 +80,13 @@ const ConvolutionPlan* Convolutions::plan_for(const ConvolutionProblem& problem,
   if (c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None) {
     return nullptr;
   }
-  std::unique_ptr<ConvolutionPlan> plan = kept_plan(key);
+  std::unique_ptr<ConvolutionPlan>& plan = plans_[key];  // null if the search fails
+  plan = kept_plan(key);
   if (!plan) {
     plan = fastest_plan(problem, memory, most);
     if (plan) cache_.store(key, plan->text());
   }
-  return plans_.emplace(key, std::move(plan)).first->second.get();
+  return plan.get();
 }
 
 std::unique_ptr<ConvolutionPlan> Convolutions::kept_plan(const std::string& key) const {
