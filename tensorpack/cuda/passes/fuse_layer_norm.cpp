@@ -9,7 +9,6 @@
 
 #include "tensorpack/cuda/kernels/layer_norm.h"
 #include "tensorpack/cuda/kernels/operators.h"
-#include "tensorpack/cuda/kernels/prelude.h"
 #include "tensorpack/cuda/passes/passes.h"
 #include "tensorpack/cuda/passes/patterns.h"
 
@@ -52,11 +51,7 @@ class LayerNormFusion {
   }
 
  private:
-  bool is_data(ValueId id) const {
-    const Value& value = editor_.value(id);
-    return value.options.device().type() == device_ && is_contiguous(value) &&
-           has_kernel_type(value.options.dtype().toScalarType());
-  }
+  bool is_data(ValueId id) const { return is_dense_data(editor_.value(id), device_); }
   bool is_float(ValueId id) const {
     return id == kNoValue || (is_data(id) && editor_.value(id).options.dtype() == at::kFloat);
   }

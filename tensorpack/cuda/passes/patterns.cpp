@@ -26,6 +26,11 @@ bool is_column_image(const Value& value, c10::DeviceType device) {
          is_column_matrix(value.sizes, value.strides);
 }
 
+bool is_dense_data(const Value& value, c10::DeviceType device) {
+  return value.options.device().type() == device && is_contiguous(value) &&
+         has_kernel_type(value.options.dtype().toScalarType());
+}
+
 std::vector<int64_t> height_and_width(const Node& node, size_t argument) {
   const c10::IValue& literal = node.arguments.at(argument).literal;
   if (!literal.isIntList()) return {};

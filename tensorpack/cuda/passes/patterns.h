@@ -12,6 +12,9 @@ namespace tensorpack::cuda {
 /// True for images in channels_last on the device, whose columns the kernels can sum.
 bool is_column_image(const Value& value, c10::DeviceType device);
 
+/// True for elements in order, of a type that kernels know, on the device.
+bool is_dense_data(const Value& value, c10::DeviceType device);
+
 /// Numbers for height and width that an argument gives; nothing if they are not known.
 std::vector<int64_t> height_and_width(const Node& node, size_t argument);
 
