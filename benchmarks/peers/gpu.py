@@ -45,7 +45,7 @@ def skip(reason):
 
 
 task = arguments()
-# Caches of earlier runs would hide what compiling costs. max-autotune takes ten minutes: who asks for its steps
+# Caches of earlier runs would hide what compiling costs. max-autotune takes eight minutes: who asks for its steps
 # alone may keep what it found.
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = (os.environ.get("TENSORPACK_BENCH_INDUCTOR_CACHE")
                                          or os.path.join(task.scratch, f"inductor-{os.getpid()}"))

@@ -193,13 +193,12 @@ TEST_F(KeptConvolutionsTest, AreTriedOnceAndForAll) {
   EXPECT_EQ(second.searches(), 1);
 }
 
-TEST_F(KeptConvolutionsTest, AreTriedAgainIfWhatWasKeptIsNoPlan) {
+TEST_F(KeptConvolutionsTest, AreTriedAgainIfWhatWasKeptIsCutOff) {
   {
     Convolutions first{KernelCache(folder_.path())};
     ASSERT_TRUE(run(first));
   }
   for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
-    // A whole entry, of something else: its key stands between its head and what is kept.
     std::string file = read_file(entry.path());
     file.resize(file.size() / 2);
     write_file_atomically(entry.path(), file);

@@ -7,8 +7,9 @@
 // kernels that are compiled and then not taken, and the choice differs from process to process. So
 // a pass puts operators in the place of libtorch's which on CUDA (cuda/convolutions.cpp)
 //
-// - time each kernel several times, so that the choice is the same for the same device, and
-// - keep it on disk beside compiled kernels: the next process tries nothing, and rounds alike.
+// - time each kernel several times, so that a slow moment does not decide, and
+// - keep the choice on disk beside compiled kernels: the next process tries nothing, and takes the
+//   same.
 //
 // A function that is recorded or verified runs libtorch's convolutions, and need not be fast: it
 // takes cuDNN's first choice (cuda/first_choice.h). Where nothing is to be tried
