@@ -4,8 +4,11 @@ PRESET ?= release
 SETUP ?= tools/setup
 JOBS ?= $(shell nproc)
 BUILD := build/$(PRESET)
-# A first `make run` builds what it runs and no more; where there is a build already, it is used.
-RUN := $(if $(filter release,$(PRESET)),$(if $(wildcard $(BUILD)/build.ninja),release,run),$(PRESET))
+# A first `make run` builds what it runs and no more, a first `make test` builds as `.ci/run` does, in the least time; where
+# there is a build already, it is used.
+unless_built = $(if $(filter release,$(PRESET)),$(if $(wildcard $(BUILD)/build.ninja),release,$(1)),$(PRESET))
+RUN := $(call unless_built,run)
+TEST := $(call unless_built,ci)
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test soak fuzz bench bench-gpu format lint docs clean
 
@@ -27,8 +30,9 @@ run: setup build/$(RUN)/build.ninja ## Train the example on Fashion-MNIST: make 
 	@build/$(RUN)/examples/fashion_mnist $(ARGS)
 
 test: SETUP += --test
-test: build ## Run the tests: make test LABEL=unit
-	@ctest --preset $(PRESET) $(if $(LABEL),-L '$(LABEL)')
+test: setup build/$(TEST)/build.ninja ## Run the tests: make test LABEL=unit
+	@cmake --build --preset $(TEST) -j $(JOBS)
+	@ctest --preset $(TEST) $(if $(LABEL),-L '$(LABEL)')
 
 soak: build ## Kill and resume trainings: make soak, or make soak ARGS="--kills 200"
 ifdef ARGS

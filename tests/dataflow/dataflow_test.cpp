@@ -7,6 +7,7 @@
 #include "tensorpack/dataflow/datapoints.h"
 #include "tensorpack/dataflow/map.h"
 #include "tests/dataflow/numbers.h"
+#include "tests/support/throws.h"
 
 namespace outside {
 
