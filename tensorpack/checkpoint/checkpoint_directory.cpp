@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -72,6 +73,12 @@ CheckpointDirectory::CheckpointDirectory(fs::path dir, CheckpointDirectoryOption
            "be negative.",
            options_.max_to_keep, options_.keep_checkpoint_every_n_hours);
   keep_time_ = options_.now() + hours(options_.keep_checkpoint_every_n_hours);
+  read_list();
+}
+
+void CheckpointDirectory::read_list() {
+  entries_.clear();
+  latest_.reset();
   if (!fs::exists(dir_)) return;
   try {
     read_index();
@@ -113,7 +120,10 @@ std::vector<fs::path> CheckpointDirectory::newest_first() const {
 fs::path CheckpointDirectory::save(const Checkpoint& checkpoint) {
   const int64_t step = checkpoint.global_step;
   TP_CHECK(step >= 0, "CheckpointDirectory", "global_step is {}, it must not be negative.", step);
+  static std::mutex saving;  // one at a time, and each knows what the others have saved
+  const std::lock_guard lock(saving);
   fs::create_directories(dir_);
+  read_list();
   write_file(checkpoint);
 
   std::erase_if(entries_, [step](const Entry& entry) { return entry.step == step; });
@@ -198,7 +208,7 @@ void CheckpointDirectory::find_unlisted() {
   std::vector<Entry> unlisted;
   for (const auto& file : fs::directory_iterator(dir_)) {
     const auto step = step_of(file.path().filename());
-    if (!step || is_listed(*step)) continue;
+    if (!step || is_listed(*step) || !file.is_regular_file()) continue;
     unlisted.push_back({.step = *step, .saved_at = modified_at(file.path())});
   }
   std::sort(unlisted.begin(), unlisted.end(),

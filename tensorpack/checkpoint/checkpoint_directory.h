@@ -33,7 +33,8 @@ struct CheckpointDirectoryOptions {
 /// The checkpoints `model-<global_step>.safetensors` in a directory, those of earlier runs
 /// included.
 ///
-/// Only one object at a time may save into a directory.
+/// Several objects of one process may save into a directory. They share its list: a checkpoint goes
+/// when one of them says so.
 class CheckpointDirectory {
  public:
   /// Opens a directory, which need not exist before the first save().
@@ -66,6 +67,7 @@ class CheckpointDirectory {
   };
 
   std::filesystem::path path_of(int64_t step) const;
+  void read_list();
   void read_index();
   void find_unlisted();
   bool is_listed(int64_t step) const;

@@ -32,8 +32,10 @@ void check_zip(const char* where, const fs::path& path) {
 
 at::Tensor as_written(const std::string& name, const at::Tensor& tensor) {
   TP_CHECK(tensor.defined(), "write_npz", "'{}' is an undefined tensor. Give it a value.", name);
+  TP_CHECK(tensor.layout() == at::kStrided, "write_npz",
+           "'{}' is a sparse tensor, which NumPy does not have. Write its to_dense().", name);
   TP_CHECK(
-      detail::npy_dtype_name(tensor.scalar_type()) && tensor.layout() == at::kStrided, "write_npz",
+      detail::npy_dtype_name(tensor.scalar_type()), "write_npz",
       "'{}' is of type {}, which NumPy does not have. Cast it to float32, or write safetensors.",
       name, c10::toString(tensor.scalar_type()));
   return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous();

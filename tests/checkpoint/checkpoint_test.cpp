@@ -196,6 +196,21 @@ TEST(CheckpointDirectoryTest, ALaterRunGoesOnWithTheSameList) {
       << "2 was promised before, 4 was saved after the second hour, 3 had to go";
 }
 
+TEST(CheckpointDirectoryTest, SeveralObjectsShareOneList) {
+  const TempDir dir;
+  CheckpointDirectory two(dir.path(), {.max_to_keep = 2});
+  CheckpointDirectory five(dir.path(), {.max_to_keep = 5});
+  two.save(at_step(100));
+  five.save(at_step(200));
+  two.save(at_step(300));
+  EXPECT_THAT(model_files(dir.path()),
+              ElementsAre("model-200.safetensors", "model-300.safetensors"));
+  five.save(at_step(400));
+  EXPECT_THAT(
+      names(CheckpointDirectory(dir.path()).newest_first()),
+      ElementsAre("model-400.safetensors", "model-300.safetensors", "model-200.safetensors"));
+}
+
 TEST(CheckpointDirectoryTest, SavingAStepAgainReplacesIt) {
   const TempDir dir;
   CheckpointDirectory checkpoints(dir.path(), {.max_to_keep = 2});

@@ -65,6 +65,11 @@ TEST_F(NpzTest, TheSameTensorsGiveTheSameBytes) {
   EXPECT_EQ(read_file(path()), first);
 }
 
+TEST_F(NpzTest, SparseTensorsAreNamed) {
+  EXPECT_ERROR(write_npz(path(), {{"w", torch::eye(2).to_sparse()}}),
+               "'w' is a sparse tensor, which NumPy does not have. Write its to_dense().");
+}
+
 TEST_F(NpzTest, TypesThatNumPyDoesNotHaveAreNamed) {
   EXPECT_ERROR(write_npz(path(), {{"w", torch::ones({2}, torch::kBFloat16)}}),
                "'w' is of type BFloat16, which NumPy does not have. Cast it to float32");
