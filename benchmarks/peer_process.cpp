@@ -69,10 +69,12 @@ PeerProcess::PeerProcess(std::vector<std::string> command) : process_(std::make_
   process_->facts = greeting.substr(std::min(greeting.size(), std::strlen("ready ")));
 }
 
-PeerProcess PeerProcess::python(const std::string& script, std::vector<std::string> arguments) {
+PeerProcess PeerProcess::python(const std::string& script, std::vector<std::string> arguments,
+                                const std::string& setting) {
   const char* chosen = std::getenv("TENSORPACK_BENCH_PYTHON");
   arguments.insert(arguments.begin(), {chosen != nullptr ? chosen : "/usr/bin/python3",
                                        TENSORPACK_BENCH_PEERS "/" + script});
+  if (!setting.empty()) arguments.insert(arguments.begin(), {"env", setting});
   return PeerProcess(std::move(arguments));
 }
 

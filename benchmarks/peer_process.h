@@ -25,8 +25,9 @@ class PeerProcess {
   explicit PeerProcess(std::vector<std::string> command);
 
   /// Runs `benchmarks/peers/<script>` with Debian's Python, or with the one TENSORPACK_BENCH_PYTHON
-  /// names.
-  static PeerProcess python(const std::string& script, std::vector<std::string> arguments = {});
+  /// names. `setting`, such as "A=1", is added to the environment unless it is empty.
+  static PeerProcess python(const std::string& script, std::vector<std::string> arguments = {},
+                            const std::string& setting = "");
 
   /// Has the peer make `steps` steps and returns the seconds it took for them.
   double operator()(int64_t steps) const;

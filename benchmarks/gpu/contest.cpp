@@ -4,6 +4,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <future>
 #include <nlohmann/json.hpp>
 
@@ -50,23 +52,42 @@ double median_cpu_seconds(const PeerProcess& process, int repetitions) {
   return times[static_cast<size_t>(repetitions / 2)];
 }
 
+// The share of the device's memory with which what is started so makes its first steps, within 3 %.
+double least_share_of_memory(const std::function<PeerProcess(const std::string& setting)>& start) {
+  const auto start_with = [&](double share) {
+    start(fmt::format("PYTORCH_CUDA_ALLOC_CONF=per_process_memory_fraction:{:.6f}", share));
+  };
+  double too_little = 1.0 / 64, enough = 1;
+  start_with(enough);
+  while (enough / too_little > 1.03) {
+    const double share = std::sqrt(too_little * enough);
+    try {
+      start_with(share);
+      enough = share;
+    } catch (const Skip&) {
+      too_little = share;
+    }
+  }
+  return enough;
+}
+
 }  // namespace
 
-PeerProcess Contest::start_ours(const std::string& task, const std::string& without) const {
+PeerProcess Contest::start_ours(const std::string& task, const std::string& setting) const {
   std::vector<std::string> command = {std::filesystem::read_symlink("/proc/self/exe").string(),
                                       "--serve", task, "--device", options_.device};
-  if (!without.empty()) {
-    command.insert(command.begin(), {"env", "TENSORPACK_BENCH_WITHOUT=" + without});
-  }
+  if (!setting.empty()) command.insert(command.begin(), {"env", setting});
   if (task_.tiny) command.emplace_back("--tiny");
   if (!options_.profiles.empty()) command.insert(command.end(), {"--profile", options_.profiles});
   return PeerProcess(std::move(command));
 }
 
-PeerProcess Contest::start_peer(const std::string& name) const {
+PeerProcess Contest::start_peer(const std::string& name, const std::string& setting) const {
   if (name == "device_data") return start_ours(task_.jpeg_data ? "resnet50" : "cifar128");
   if (name == "keeping") return start_ours("resnet50");
-  if (name.starts_with(kWithout)) return start_ours(task_.name, name.substr(kWithout.size()));
+  if (name.starts_with(kWithout)) {
+    return start_ours(task_.name, "TENSORPACK_BENCH_WITHOUT=" + name.substr(kWithout.size()));
+  }
   std::vector<std::string> arguments = {"--task",      task_.model,
                                         "--mode",      name,
                                         "--batch",     std::to_string(task_.batch),
@@ -76,7 +97,8 @@ PeerProcess Contest::start_peer(const std::string& name) const {
                                         "--scratch",   options_.scratch.string()};
   if (task_.channels_last) arguments.emplace_back("--channels-last");
   if (task_.tiny) arguments.emplace_back("--tiny");
-  return PeerProcess::python(name == "jax" ? "gpu_jax.py" : "gpu.py", std::move(arguments));
+  return PeerProcess::python(name == "jax" ? "gpu_jax.py" : "gpu.py", std::move(arguments),
+                             setting);
 }
 
 // All at once: the peers agree among themselves who may use the device.
@@ -208,6 +230,20 @@ Figure Contest::memory_ratio(const std::string& peer, double Result::*bytes,
       .value = theirs / ours,
       .peer_name = title(peer),
       .note = fmt::format("{:.2f} against {:.2f} GB", ours / 1e9, theirs / 1e9),
+  };
+}
+
+Figure Contest::least_memory_ratio(const std::string& peer) const {
+  if (options_.device != "cuda") throw Skip("only a GPU's memory can be limited");
+  const double ours = least_share_of_memory(
+      [&](const std::string& setting) { return start_ours(task_.name, setting); });
+  const double theirs =
+      least_share_of_memory([&](const std::string& setting) { return start_peer(peer, setting); });
+  return {
+      .value = theirs / ours,
+      .peer_name = title(peer),
+      .note =
+          fmt::format("{:.2f} against {:.2f} % of the device's memory", 100 * ours, 100 * theirs),
   };
 }
 

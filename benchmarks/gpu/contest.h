@@ -47,6 +47,9 @@ class Contest {
   Figure held_memory_ratio(const std::string& peer, const Stopwatch& watch) {
     return memory_ratio(peer, &Result::held_bytes, watch);
   }
+  /// The least memory of the device in which a peer can train, over that of ours. Measured by
+  /// processes of its own, one after the other.
+  Figure least_memory_ratio(const std::string& peer) const;
   /// The CPU time in which our thread issues a step.
   Figure cpu_time(const Stopwatch& watch);
   /// Our time from nothing to the end of the first step, with the peer's.
@@ -69,8 +72,9 @@ class Contest {
   void run_group(const std::vector<std::string>& names, const PeerProcess& ours,
                  const Stopwatch& watch);
   Processes start(const std::vector<std::string>& names, int64_t parameters);
-  PeerProcess start_peer(const std::string& name) const;
-  PeerProcess start_ours(const std::string& task, const std::string& without = "") const;
+  // With a setting in their environment, such as "A=1", if one is given.
+  PeerProcess start_peer(const std::string& name, const std::string& setting = "") const;
+  PeerProcess start_ours(const std::string& task, const std::string& setting = "") const;
   void ask_for_memory(const std::string& name, const PeerProcess& process);
   void profile(const std::string& name, const PeerProcess& process) const;
   const Result& result(const std::string& name, const Stopwatch& watch);

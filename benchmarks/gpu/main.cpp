@@ -87,6 +87,8 @@ class Program {
   void add_further(const std::shared_ptr<Contest>& contest) {
     const std::string task = "gpu/" + contest->task().name;
     add_memory(contest, "eager");
+    add(task + "_least_memory_vs_eager", contest, "eager",
+        [=](const Stopwatch&) { return contest->least_memory_ratio("eager"); });
     add(task + "_seconds_to_first_step", contest, "compile",
         [=](const Stopwatch& watch) { return contest->first_step("compile", watch); });
     suite_.add(task + "_cpu_ms_per_step",

@@ -21,7 +21,7 @@ constexpr int64_t kImages = 50'000;
 SessionOptions session_options(const GpuTask& task) {
   SessionOptions options{.precision =
                              task.precision == "bf16" ? Precision::kBFloat16 : Precision::kTf32};
-  options.fusion.recompute = task.recompute;
+  if (task.recompute) options.fusion.recompute = Recompute::kAlways;
   // To measure what a pass is worth, within one run.
   const std::string without = env("TENSORPACK_BENCH_WITHOUT").value_or("");
   if (without == "bias_relu") options.fusion.bias_relu = false;

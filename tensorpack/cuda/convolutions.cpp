@@ -83,8 +83,9 @@ const ConvolutionPlan* Convolutions::plan_for(const ConvolutionProblem& problem,
   std::unique_ptr<ConvolutionPlan>& plan = plans_[key];  // null if the search fails
   plan = kept_plan(key);
   if (!plan) {
-    plan = fastest_plan(problem, memory, most);
-    if (plan) cache_.store(key, plan->text());
+    Choice choice = fastest_plan(problem, memory, most);
+    plan = std::move(choice.plan);
+    if (plan && choice.is_among_all) cache_.store(key, plan->text());
   }
   return plan.get();
 }
@@ -100,9 +101,8 @@ std::unique_ptr<ConvolutionPlan> Convolutions::kept_plan(const std::string& key)
   }
 }
 
-std::unique_ptr<ConvolutionPlan> Convolutions::fastest_plan(const ConvolutionProblem& problem,
-                                                            const ConvolutionMemory& memory,
-                                                            int most) {
+Convolutions::Choice Convolutions::fastest_plan(const ConvolutionProblem& problem,
+                                                const ConvolutionMemory& memory, int most) {
   ++searches_;
   const auto stream = at::cuda::getCurrentCUDAStream();
   at::cuda::CUDAEvent begin(cudaEventDefault), end(cudaEventDefault);
@@ -119,6 +119,7 @@ std::unique_ptr<ConvolutionPlan> Convolutions::fastest_plan(const ConvolutionPro
   };
 
   std::vector<Tried> tried;
+  bool all_have_room = true;
   const ConvolutionOffer offer = offer_for(handle_, problem, most);
   for (const Descriptor& configuration : offer.configurations) {
     try {
@@ -127,6 +128,8 @@ std::unique_ptr<ConvolutionPlan> Convolutions::fastest_plan(const ConvolutionPro
       run(*plan);  // loads it
       const double once = run(*plan);
       tried.push_back({std::move(plan), {once}});
+    } catch (const c10::OutOfMemoryError&) {
+      all_have_room = false;
     } catch (const std::exception& error) {
       log::debug("A kernel of cuDNN is left out: {}", describe(error));
     }
@@ -135,7 +138,7 @@ std::unique_ptr<ConvolutionPlan> Convolutions::fastest_plan(const ConvolutionPro
     return median(a.times) < median(b.times);
   };
   const auto fastest = [&] { return std::min_element(tried.begin(), tried.end(), is_faster); };
-  if (tried.empty()) return nullptr;
+  if (tried.empty()) return {nullptr, all_have_room};
   const size_t count = tried.size();
   const double limit = kMuchSlower * median(fastest()->times);
   std::erase_if(tried, [&](const Tried& one) { return one.times[0] > limit; });
@@ -144,7 +147,7 @@ std::unique_ptr<ConvolutionPlan> Convolutions::fastest_plan(const ConvolutionPro
   }
   log::debug("Of {} kernels for {} the fastest takes {:.1f} us.", count, problem.text(),
              1e3 * median(fastest()->times));
-  return std::move(fastest()->plan);
+  return {std::move(fastest()->plan), all_have_room};
 }
 
 // ---- the operators

@@ -37,12 +37,15 @@ class Convolutions {
 
  private:
   struct Tried;
+  struct Choice {
+    std::unique_ptr<ConvolutionPlan> plan;
+    bool is_among_all;  // no kernel was left out because its workspace had no room
+  };
 
   const ConvolutionPlan* plan_for(const ConvolutionProblem& problem,
                                   const ConvolutionMemory& memory);
   std::unique_ptr<ConvolutionPlan> kept_plan(const std::string& key) const;
-  std::unique_ptr<ConvolutionPlan> fastest_plan(const ConvolutionProblem& problem,
-                                                const ConvolutionMemory& memory, int most);
+  Choice fastest_plan(const ConvolutionProblem& problem, const ConvolutionMemory& memory, int most);
 
   std::mutex mutex_;
   KernelCache cache_;

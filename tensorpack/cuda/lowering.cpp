@@ -29,13 +29,12 @@ class CudaLowering final : public Lowering {
   // Opening the compiler takes a while: beside the first recording.
   explicit CudaLowering(FusionOptions fusion)
       : Lowering(fusion),
-        fusion_(fusion),
         opening_(std::async(std::launch::async, [] { cuda::obstacle_to_compiling(); })) {}
 
   void optimize(const Op& op, Trace& trace,
                 const std::vector<std::string>& fetches) const override {
     if (!op.device().is_cuda()) return Lowering::optimize(op, trace, fetches);
-    cuda::optimize(trace, fetches, fusion_);
+    cuda::optimize(trace, fetches, fusion());
     overlap_exchanges(trace);
     const c10::cuda::CUDAGuard on_device(op.device());
     const PhaseLog phase(op.name(), op.device(), "listing kernels");
@@ -47,7 +46,7 @@ class CudaLowering final : public Lowering {
 
   std::shared_ptr<OperatorWatch> watch_over_function(const Op& op) const override {
     const bool chooses =
-        fusion_.cudnn_choice && op.device().is_cuda() && cuda::can_choose_convolutions();
+        fusion().cudnn_choice && op.device().is_cuda() && cuda::can_choose_convolutions();
     return chooses ? cuda::first_choice_of_convolutions() : nullptr;
   }
 
@@ -61,14 +60,13 @@ class CudaLowering final : public Lowering {
     // Towers that run at once need memory and a stream of their own.
     auto& space = spaces_[{op.device().index(), op.state().tower}];
     if (!space) {
-      space = std::make_shared<const cuda::CaptureSpace>(op.device().index(), fusion_.memsets);
+      space = std::make_shared<const cuda::CaptureSpace>(op.device().index(), fusion().memsets);
     }
     return std::make_unique<cuda::GraphRunner>(op.name(), trace, fetches, op.state().generator,
                                                space);
   }
 
  private:
-  FusionOptions fusion_;
   std::future<void> opening_;
   mutable std::future<void> compiling_;  // kernels of the trace that was optimized last
   // By device and tower.

@@ -5,26 +5,34 @@
 
 namespace tensorpack {
 
+/// When results of a training step that are cheap to compute are let go after the forward pass and
+/// made again in the backward pass. The step then holds less memory and takes longer.
+enum class Recompute {
+  kNever,
+  kIfNeeded,  ///< where the device has no room for the step otherwise
+  kAlways,
+};
+
 /// Which operators become kernels of ours: on CUDA all of these, on the CPU convolutions and
 /// max_pool. They round differently from libtorch's, by as much as those round (convolutions by a
 /// few times as much): with none() a program gives libtorch's bits.
 struct FusionOptions {
-  bool batch_norm = true;               ///< with the relu, the residual and the gradients around it
-  bool bias_relu = true;                ///< after convolutions, and both their gradients
-  bool column_sums = true;              ///< the gradients of biases, of concatenations with those
-  bool convolutions = true;             ///< CPU: 3x3, gradients over grey images; CUDA: of images
-  bool cross_entropy = true;            ///< log-softmax, the loss and both their gradients
-  bool cudnn_choice = true;             ///< on CUDA: cuDNN's kernels, tried once and for all
-  bool few_channels = true;             ///< gradients of filters over few channels, if small
-  bool layer_norm = true;               ///< with the residual, the casts and the sums around it
-  bool max_pool = true;                 ///< with places of a byte instead of indices of eight
-  bool pointwise = true;                ///< chains of them, sums over chains, gradients of words
-  bool updates = true;                  ///< read gradients of 16 bits as they are
-  bool batch_casts = true;              ///< many small casts as one operator
-  bool memsets = true;                  ///< memory is cleared by kernels in captured graphs
-  bool side_stream = true;              ///< small gradients of weights, beside the other gradients
-  bool recompute = false;               ///< on CUDA: what is cheap is made again, to save memory
-  c10::DeviceType device = c10::kCUDA;  ///< where; the kernels' stand-ins run on any
+  bool batch_norm = true;     ///< with the relu, the residual and the gradients around it
+  bool bias_relu = true;      ///< after convolutions, and both their gradients
+  bool column_sums = true;    ///< the gradients of biases, of concatenations with those
+  bool convolutions = true;   ///< CPU: 3x3, gradients over grey images; CUDA: of images
+  bool cross_entropy = true;  ///< log-softmax, the loss and both their gradients
+  bool cudnn_choice = true;   ///< on CUDA: cuDNN's kernels, tried once and for all
+  bool few_channels = true;   ///< gradients of filters over few channels, if small
+  bool layer_norm = true;     ///< with the residual, the casts and the sums around it
+  bool max_pool = true;       ///< with places of a byte instead of indices of eight
+  bool pointwise = true;      ///< chains of them, sums over chains, gradients of words
+  bool updates = true;        ///< read gradients of 16 bits as they are
+  bool batch_casts = true;    ///< many small casts as one operator
+  bool memsets = true;        ///< memory is cleared by kernels in captured graphs
+  bool side_stream = true;    ///< small gradients of weights, beside the other gradients
+  Recompute recompute = Recompute::kIfNeeded;  ///< on CUDA
+  c10::DeviceType device = c10::kCUDA;         ///< where; the kernels' stand-ins run on any
 
   static FusionOptions none() {
     return {.batch_norm = false,
@@ -41,7 +49,7 @@ struct FusionOptions {
             .batch_casts = false,
             .memsets = false,
             .side_stream = false,
-            .recompute = false};
+            .recompute = Recompute::kNever};
   }
 };
 

@@ -37,10 +37,22 @@ class Lowering {
   /// nobody need.
   virtual std::shared_ptr<OperatorWatch> watch_over_function(const Op&) const { return nullptr; }
 
-  /// Whether the function of `op` must do with less memory, too, while it is recorded or verified.
-  bool saves_memory(const Op& op) const { return fusion_.recompute && op.device().is_cuda(); }
+  /// Whether programs of `op` are made to hold little memory. Its function must do with less, too,
+  /// while it is recorded or verified.
+  bool saves_memory(const Op& op) const { return recomputes(op, Recompute::kAlways); }
+  /// Whether they would, after save_memory().
+  bool can_save_memory(const Op& op) const { return recomputes(op, Recompute::kIfNeeded); }
+  /// For all that is lowered from now on.
+  void save_memory() { fusion_.recompute = Recompute::kAlways; }
+
+ protected:
+  const FusionOptions& fusion() const { return fusion_; }
 
  private:
+  bool recomputes(const Op& op, Recompute when) const {
+    return fusion_.recompute == when && op.device().type() == fusion_.device;
+  }
+
   FusionOptions fusion_;
 };
 

@@ -176,6 +176,16 @@ PreparedOp& ProgramExecutor::prepare(const Op& op, const std::vector<at::Tensor>
       return *request;
     }
   }
+  try {
+    return prepare_anew(op, inputs, fetches);
+  } catch (const c10::OutOfMemoryError&) {
+    if (!lowering_->can_save_memory(op)) throw;
+  }
+  log::warning(
+      "{} has no room for op '{}' as it is. From now on results that are cheap to compute are made "
+      "again in the backward pass: steps hold less memory and take longer.",
+      op.device().str(), op.name());
+  lowering_->save_memory();
   return prepare_anew(op, inputs, fetches);
 }
 
@@ -245,7 +255,9 @@ ProgramExecutor::LoweredProgram& ProgramExecutor::program_for(
   if (options_.verify) {
     guard.save_what_is_written_by(variant.trace);
     const bool is_first = variant.programs.size() == 1;
-    verify_if_it_fits(
+    // What does not fit is tried once more with less memory, if that can be.
+    const auto check = lowering_->can_save_memory(op) ? verify : verify_if_it_fits;
+    check(
         graph_, {op, variant.trace, optimized, fetches, *lowering_, is_first},
         [&] { return another_batch(inputs); }, guard);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trainings whose operators are fused against those whose operators are not.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <torch/autograd.h>
 
 #include <map>
@@ -11,9 +11,15 @@
 #include "tensorpack/cuda/passes/passes.h"
 #include "tensorpack/session/device_memory.h"
 #include "tests/cuda/device.h"
+#include "tests/cuda/little_memory.h"
+#include "tests/support/capture.h"
+#include "tests/support/throws.h"
 
 namespace tensorpack::test {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 constexpr int kSteps = 6;  // warming up, capturing, launching
 
@@ -142,7 +148,7 @@ TEST_F(FusedTrainingTest, BatchNormOfTwoBackwardPassesIsFused) {
 
 class RecomputeTrainingTest : public CudaTest {
  protected:
-  static SessionOptions options(bool recompute) {
+  static SessionOptions options(Recompute recompute) {
     return {.precision = Precision::kBFloat16,
             .deterministic = true,
             .fusion = {.recompute = recompute}};
@@ -152,13 +158,24 @@ class RecomputeTrainingTest : public CudaTest {
             {"label", torch::randint(0, 10, {256}, at::kLong)}};
   }
   // Beyond what is in use before, such as workspaces that libraries keep.
-  int64_t peak_memory(bool recompute) const {
+  template <typename Network>
+  int64_t peak_memory(const Network& network, Recompute recompute) const {
     reset_peak_device_memory();
     const int64_t before = peak_device_memory()[0];
-    Training training(resnet, inputs_);
-    Session session(training.graph, options(recompute));
-    for (int i = 0; i < kSteps; ++i) session.run(training.op, {"cost"}, batch());
+    train(network, recompute);
     return peak_device_memory()[0] - before;
+  }
+  // The costs of a few steps.
+  template <typename Network>
+  std::vector<double> train(const Network& network, Recompute recompute) const {
+    torch::manual_seed(1);
+    Training training(network, inputs_);
+    Session session(training.graph, options(recompute));
+    std::vector<double> costs;
+    for (int i = 0; i < kSteps; ++i) {
+      costs.push_back(session.run(training.op, {"cost"}, batch())[0].template item<double>());
+    }
+    return costs;
   }
 
   const std::vector<TensorSpec> inputs_ = {{"image", {-1, 3, 32, 32}}, {"label", {-1}, at::kLong}};
@@ -169,7 +186,8 @@ TEST_F(RecomputeTrainingTest, ChangesNoBit) {
   for (Variable* variable : keeping.graph.variables().trainable()) {
     making_again.graph.variables().at(variable->name).assign(variable->tensor.detach());
   }
-  Session a(keeping.graph, options(false)), b(making_again.graph, options(true));
+  Session a(keeping.graph, options(Recompute::kNever)),
+      b(making_again.graph, options(Recompute::kAlways));
   for (int i = 0; i < kSteps; ++i) {
     const Feeds feeds = batch();
     EXPECT_EQ(a.run(keeping.op, {"cost"}, feeds)[0].item<double>(),
@@ -184,9 +202,33 @@ TEST_F(RecomputeTrainingTest, ChangesNoBit) {
 }
 
 TEST_F(RecomputeTrainingTest, TakesLessMemoryFromTheFirstStepOn) {
-  peak_memory(false);  // has libraries take their workspaces
-  const int64_t keeping = peak_memory(false), making_again = peak_memory(true);
-  EXPECT_LT(making_again, keeping);
+  peak_memory(resnet, Recompute::kNever);  // has libraries take their workspaces
+  EXPECT_LT(peak_memory(resnet, Recompute::kAlways), peak_memory(resnet, Recompute::kNever));
+}
+
+// Layers whose outputs are nearly all that it takes, 16 MiB each.
+Tensor wide_layers(Tensor l) {
+  for (int k = 0; k < 16; ++k) {
+    const std::string number = std::to_string(k);
+    l = Conv2D("conv" + number, l, {.filters = 32, .kernel_size = 3, .use_bias = false});
+    l = torch::relu(BatchNorm("bn" + number, l));
+  }
+  return FullyConnected("linear", GlobalAvgPooling("gap", l), {.units = 10});
+}
+
+TEST_F(RecomputeTrainingTest, AStepThatDoesNotFitOtherwiseIsTrainedInLessMemory) {
+  peak_memory(wide_layers, Recompute::kNever);  // has libraries take their workspaces
+  const int64_t keeping = peak_memory(wide_layers, Recompute::kNever);
+  const int64_t making_again = peak_memory(wide_layers, Recompute::kAlways);
+  ASSERT_LT(making_again, keeping * 3 / 4);
+  const std::vector<double> costs = train(wide_layers, Recompute::kNever);
+
+  const LittleMemory left(static_cast<size_t>(keeping + making_again) / 2);
+  EXPECT_ERROR(train(wide_layers, Recompute::kNever), "CUDA out of memory");
+  const std::string log =
+      stdout_of([&] { EXPECT_EQ(train(wide_layers, Recompute::kIfNeeded), costs); });
+  EXPECT_THAT(log, HasSubstr("cuda:0 has no room for op 'train' as it is"));
+  EXPECT_THAT(log, Not(HasSubstr("was not verified")));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "tensorpack/session/session.h"
 #include "tensorpack/tower/tower_func.h"
 #include "tests/cuda/device.h"
+#include "tests/cuda/little_memory.h"
 #include "tests/session/models.h"
 #include "tests/support/capture.h"
 #include "tests/support/throws.h"
@@ -342,19 +343,6 @@ TEST_F(GraphExecutorTest, TooLittleMemoryIsAnErrorWithTheFigures) {
   c10::cuda::CUDACachingAllocator::setMemoryFraction(1, 0);
   EXPECT_NEAR(session.run(op, {"y"}, {{"x", at::zeros({1, 3})}})[0].item<float>(), 3 << 18, 1);
 }
-
-// While it lives, the process gets so many bytes of the device more and no others.
-class LittleMemory {
- public:
-  explicit LittleMemory(size_t bytes) {
-    c10::cuda::CUDACachingAllocator::emptyCache();
-    const auto taken = c10::cuda::CUDACachingAllocator::getDeviceStats(0).reserved_bytes[0].current;
-    const auto total = at::cuda::getCurrentDeviceProperties()->totalGlobalMem;
-    c10::cuda::CUDACachingAllocator::setMemoryFraction(
-        (static_cast<double>(taken) + static_cast<double>(bytes)) / static_cast<double>(total), 0);
-  }
-  ~LittleMemory() { c10::cuda::CUDACachingAllocator::setMemoryFraction(1, 0); }
-};
 
 // Not even the capture itself fits.
 TEST_F(GraphExecutorTest, NoMemoryForACaptureIsAnErrorAndLeavesTheProcessUsable) {

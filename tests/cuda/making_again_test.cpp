@@ -139,10 +139,10 @@ TEST(RecomputeTest, ASecondTimeGainsNothing) {
 
 TEST(RecomputeTest, NothingIsHeldForASideStream) {
   const Blocks blocks(3);
-  for (const bool again : {false, true}) {
+  for (const Recompute again : {Recompute::kNever, Recompute::kIfNeeded, Recompute::kAlways}) {
     const Trace trace =
         blocks.step({"cost"}, Residual::kPlain, {.recompute = again, .device = at::kCPU});
-    EXPECT_EQ(count(trace, "tensorpack::join_side_stream") > 0, !again);
+    EXPECT_EQ(count(trace, "tensorpack::join_side_stream") > 0, again != Recompute::kAlways);
   }
 }
 
@@ -202,14 +202,14 @@ TEST(RecomputeTest, NorWhatWouldKeepItsInputsInItsPlace) {
   EXPECT_EQ(recompute(trace, at::kCPU), 0);
 }
 
-TEST(RecomputeTest, IsOffUnlessAskedFor) {
+TEST(RecomputeTest, IsOffUnlessMemoryIsToBeSaved) {
   const auto relus = [](const FusionOptions& options) {
     Trace trace = with_a_peak([](const at::Tensor& x) { return at::relu(x); });
     cuda::optimize(trace, {"y"}, options);
     return count(trace, "aten::relu");
   };
   EXPECT_EQ(relus({.pointwise = false, .device = at::kCPU}), 1);
-  EXPECT_EQ(relus({.pointwise = false, .recompute = true, .device = at::kCPU}), 2);
+  EXPECT_EQ(relus({.pointwise = false, .recompute = Recompute::kAlways, .device = at::kCPU}), 2);
 }
 
 }  // namespace

@@ -293,7 +293,7 @@ TEST(OptimizeForCudaTest, ATransformerTrainsTheSame) {
   // The cost, then the variables.
   const Tensors expected = outcome_of(plain, batch, variables);
   ASSERT_EQ(expected.size(), before.size() + 1);
-  for (const bool recompute : {false, true}) {
+  for (const Recompute recompute : {Recompute::kNever, Recompute::kAlways}) {
     Trace trace = plain;
     cuda::optimize(trace, {"cost"}, {.recompute = recompute, .device = at::kCPU});
     int64_t sums = 0;
@@ -337,7 +337,8 @@ TEST(OptimizeForCudaTest, NoneLeavesLibtorchsOperators) {
   const FusionOptions options = FusionOptions::none();
   EXPECT_FALSE(options.batch_norm || options.bias_relu || options.column_sums ||
                options.cross_entropy || options.layer_norm || options.max_pool ||
-               options.batch_casts || options.memsets || options.side_stream || options.recompute);
+               options.batch_casts || options.memsets || options.side_stream);
+  EXPECT_EQ(options.recompute, Recompute::kNever);
 }
 
 }  // namespace

@@ -46,9 +46,11 @@ void optimize(Trace& trace, const std::vector<std::string>& fetches, const Fusio
     if (options.updates) feed_updates(trace, options.device);
   }
   if (options.batch_casts) batch_casts(trace, options.device);
-  if (options.recompute) recompute(trace, options.device);
-  // What is read there is held longer.
-  if (options.side_stream && !options.recompute) use_side_stream(trace, options.device);
+  if (options.recompute == Recompute::kAlways) {
+    recompute(trace, options.device);
+  } else if (options.side_stream) {  // what is read there is held longer
+    use_side_stream(trace, options.device);
+  }
   if (options.cudnn_choice) choose_convolutions(trace, options.device);
 }
 

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens to ops for which a device has no room.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include "tensorpack/session/program_executor.h"
+#include "tests/session/models.h"
+#include "tests/support/capture.h"
+
+namespace tensorpack {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+// Notes whether the programs it makes are to hold little memory.
+class NotingLowering final : public Lowering {
+ public:
+  explicit NotingLowering(FusionOptions fusion) : Lowering(fusion) {}
+
+  void optimize(const Op& op, Trace& trace,
+                const std::vector<std::string>& fetches) const override {
+    Lowering::optimize(op, trace, fetches);
+    saved_memory.push_back(saves_memory(op));
+  }
+
+  mutable std::vector<bool> saved_memory;
+};
+
+// An op that counts its runs in a variable, and does not fit when it is told so.
+class LittleMemoryTest : public testing::Test {
+ protected:
+  // The calls of the function, beginning with the recording.
+  enum Call { kRecording = 1, kVerifying = 2 };
+  using DoesNotFit = std::function<bool(int call, bool saves_memory)>;
+
+  void prepare(DoesNotFit does_not_fit, Recompute recompute = Recompute::kIfNeeded,
+               c10::DeviceType device = c10::kCPU, ExecutorOptions options = {}) {
+    does_not_fit_ = std::move(does_not_fit);
+    op_ = define_on_x(graph_, [this](const at::Tensor& x) -> NamedTensors {
+      const at::Tensor runs = get_scalar_variable("runs", 0);
+      {
+        const at::NoGradGuard no_grad;
+        at::Tensor(runs).add_(1);
+      }
+      const int call = calls_++;
+      if (call > 0 && does_not_fit_(call, lowering_->saves_memory(op_))) {
+        TORCH_CHECK_WITH(OutOfMemoryError, false, "out of memory");
+      }
+      return {{"sum", x.sum()}};
+    });
+    auto lowering =
+        std::make_unique<NotingLowering>(FusionOptions{.recompute = recompute, .device = device});
+    lowering_ = lowering.get();
+    executor_ = std::make_unique<ProgramExecutor>(graph_, options, std::move(lowering));
+  }
+
+  void expect_right_runs(int count) {
+    for (int i = 0; i < count; ++i) {
+      EXPECT_EQ(executor_->run(op_, {at::ones({2, 3})}, {"sum"})[0].item<float>(), 6);
+      EXPECT_EQ(graph_.variables().at("runs").tensor.item<float>(), ++runs_);
+    }
+  }
+
+  Graph graph_;
+  Op op_;
+  int calls_ = 0, runs_ = 0;
+  DoesNotFit does_not_fit_;
+  const NotingLowering* lowering_ = nullptr;
+  std::unique_ptr<ProgramExecutor> executor_;
+};
+
+TEST_F(LittleMemoryTest, WhatFitsIsLeftAsItIs) {
+  prepare([](int, bool) { return false; });
+  const std::string log = stdout_of([&] { expect_right_runs(3); });
+  EXPECT_THAT(log, Not(HasSubstr("no room")));
+  EXPECT_THAT(lowering_->saved_memory, ElementsAre(false));
+}
+
+TEST_F(LittleMemoryTest, AStepThatCannotBeRecordedIsRecordedWithLess) {
+  prepare([](int, bool saves_memory) { return !saves_memory; });
+  const std::string log = stdout_of([&] { expect_right_runs(3); });
+  EXPECT_THAT(log, HasSubstr("cpu has no room for op 'step' as it is."));
+  EXPECT_THAT(log, Not(HasSubstr("was not verified")));
+  EXPECT_THAT(lowering_->saved_memory, ElementsAre(true));
+}
+
+TEST_F(LittleMemoryTest, AStepThatCannotBeVerifiedIsMadeAgainWithLess) {
+  prepare([](int call, bool saves_memory) { return call >= kVerifying && !saves_memory; });
+  const std::string log = stdout_of([&] { expect_right_runs(3); });
+  EXPECT_THAT(log, HasSubstr("cpu has no room for op 'step' as it is."));
+  EXPECT_THAT(log, Not(HasSubstr("was not verified")));
+  EXPECT_THAT(lowering_->saved_memory, ElementsAre(false, true));
+}
+
+TEST_F(LittleMemoryTest, WhatCannotBeVerifiedWithLessEitherTrainsUnverified) {
+  prepare([](int call, bool) { return call == 2 || call == 4; });  // each time after recording
+  const std::string log = stdout_of([&] { expect_right_runs(3); });
+  EXPECT_THAT(log, HasSubstr("Op 'step' was not verified: cpu has no room for another batch."));
+  EXPECT_THAT(lowering_->saved_memory, ElementsAre(false, true));
+}
+
+TEST_F(LittleMemoryTest, WhatDoesNotFitWithLessEitherIsAnErrorThatLeavesNoTrace) {
+  prepare([](int, bool) { return true; });
+  stdout_of([&] {
+    EXPECT_THROW(executor_->run(op_, {at::ones({2, 3})}, {"sum"}), c10::OutOfMemoryError);
+  });
+  EXPECT_EQ(graph_.variables().at("runs").tensor.item<float>(), 0);
+  EXPECT_EQ(calls_, 3);  // to define, to record, to record with less
+}
+
+TEST_F(LittleMemoryTest, ALaterVerificationThatDoesNotFitChangesNothing) {
+  ExecutorOptions options;
+  options.verify_again = {3, 0, 0};
+  prepare([](int call, bool) { return call > kVerifying; }, Recompute::kIfNeeded, c10::kCPU,
+          options);
+  const std::string log = stdout_of([&] { expect_right_runs(5); });
+  EXPECT_THAT(log, HasSubstr("Op 'step' was not verified"));
+  EXPECT_THAT(log, Not(HasSubstr("as it is")));
+  EXPECT_THAT(lowering_->saved_memory, ElementsAre(false));
+}
+
+TEST_F(LittleMemoryTest, NeverMeansNever) {
+  prepare([](int, bool saves_memory) { return !saves_memory; }, Recompute::kNever);
+  EXPECT_THROW(executor_->run(op_, {at::ones({2, 3})}, {"sum"}), c10::OutOfMemoryError);
+}
+
+// Programs that are not for the device of the kernels.
+TEST_F(LittleMemoryTest, OnTheCpuThereIsNothingToSave) {
+  prepare([](int, bool saves_memory) { return !saves_memory; }, Recompute::kIfNeeded, c10::kCUDA);
+  EXPECT_THROW(executor_->run(op_, {at::ones({2, 3})}, {"sum"}), c10::OutOfMemoryError);
+}
+
+}  // namespace
+}  // namespace tensorpack
