@@ -29,9 +29,6 @@ void try_to(const char* what, const std::function<void()>& action) {
   }
 }
 
-// Something that can be captured.
-void do_little() { at::zeros({1}, at::kCUDA); }
-
 // The process's first capture allocates a little where libtorch cannot do without. Throws if that
 // cannot be had.
 void check_room() {
@@ -76,25 +73,26 @@ void instantiate(Graph& graph, bool replaces_memsets) {
   }
 }
 
-// libtorch leaves a failed capture half open.
-void abandon(const CaptureSpace& space, const at::Generator& generator) {
+// libtorch leaves a failed capture half open. Memory may be what was missing.
+void abandon(const CaptureSpace& space, const at::cuda::MempoolId_t& pool,
+             const at::Generator& generator, const at::Tensor& scratch) {
   cudaGraph_t broken = nullptr;
   cudaStreamEndCapture(space.stream, &broken);
   if (broken != nullptr) cudaGraphDestroy(broken);
   cudaGetLastError();  // clears it
   try_to("end allocating",
-         [&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(space.device, space.pool); });
+         [&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(space.device, pool); });
   try_to("end allocating on the host",
-         [&] { at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(space.pool); });
+         [&] { at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(pool); });
   try_to("release the memory",
-         [&] { c10::cuda::CUDACachingAllocator::releasePool(space.device, space.pool); });
+         [&] { c10::cuda::CUDACachingAllocator::releasePool(space.device, pool); });
   // The generators still think they are being captured. A capture that ends well tells them that
   // they are not.
   try_to("reset the generators", [&] {
     at::cuda::CUDAGraph small;
     if (generator.defined()) small.register_generator_state(generator);
     small.capture_begin({0, 0}, kMode);
-    do_little();
+    scratch.zero_();
     small.capture_end();
   });
 }
@@ -111,36 +109,40 @@ CaptureSpace::CaptureSpace(c10::DeviceIndex device, bool replaces_memsets)
     : device(device),
       replaces_memsets(replaces_memsets),
       // What the side stream does waits for nobody, so the path goes first (Note [A side stream]).
-      stream(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device)),
-      pool(at::cuda::graph_pool_handle()),
-      keeper_(std::make_unique<Capture>(*this, at::Generator())) {
-  do_little();
-  keeper_->end();
-}
+      stream(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device)) {}
 
-CaptureSpace::~CaptureSpace() = default;
+CaptureSpace::Pool CaptureSpace::pool() const {
+  Pool pool = pool_.lock();
+  if (!pool) {
+    pool = std::make_shared<const at::cuda::MempoolId_t>(at::cuda::graph_pool_handle());
+    pool_ = pool;
+  }
+  return pool;
+}
 
 Capture::Capture(const CaptureSpace& space, const at::Generator& generator)
     : space_(space),
       generator_(generator),
       turn_(capturing()),
       on_stream_(space.stream),
-      graph_(make_graph<at::cuda::CUDAGraph>()) {
+      graph_(make_graph<at::cuda::CUDAGraph>()),
+      pool_(space.pool()) {
   c10::cuda::device_synchronize();
   // What earlier runs left in the cache would stand beside the memory of the capture.
   c10::cuda::CUDACachingAllocator::emptyCache();
   check_room();
+  scratch_ = at::empty({1}, at::kCUDA);
   if (generator_.defined()) graph_.register_generator_state(generator_);
   try {
-    graph_.capture_begin(space.pool, kMode);
+    graph_.capture_begin(*pool_, kMode);
   } catch (...) {
-    abandon(space, generator_);
+    abandon(space, *pool_, generator_, scratch_);
     throw;
   }
 }
 
 Capture::~Capture() {
-  if (on_stream_) abandon(space_, generator_);
+  if (on_stream_) abandon(space_, *pool_, generator_, scratch_);
 }
 
 void Capture::end() {
@@ -149,6 +151,7 @@ void Capture::end() {
   // it is launched, they are set to where the generators are: that must come later.
   space_.stream.synchronize();
   on_stream_.reset();
+  scratch_.reset();
   turn_.unlock();
   instantiate(graph_, space_.replaces_memsets);
 }

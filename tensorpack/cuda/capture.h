@@ -12,24 +12,25 @@
 
 namespace tensorpack::cuda {
 
-class Capture;
-
 /// Where captures happen: a stream that does nothing else, and memory they share. Captured work
 /// that shares memory must be launched on one stream, as an executor does.
-struct CaptureSpace {
+class CaptureSpace {
+ public:
   explicit CaptureSpace(c10::DeviceIndex device, bool replaces_memsets = true);
-  ~CaptureSpace();
-  CaptureSpace(const CaptureSpace&) = delete;
-  CaptureSpace& operator=(const CaptureSpace&) = delete;
 
-  c10::DeviceIndex device;
-  bool replaces_memsets;  // see Note [Memsets in graphs]
-  c10::cuda::CUDAStream stream;
-  at::cuda::MempoolId_t pool;
+  const c10::DeviceIndex device;
+  const bool replaces_memsets;  // see Note [Memsets in graphs]
+  const c10::cuda::CUDAStream stream;
 
  private:
-  // Memory that no capture uses any more cannot be used by a new one: this one stays.
-  std::unique_ptr<Capture> keeper_;
+  friend class Capture;
+  using Pool = std::shared_ptr<const at::cuda::MempoolId_t>;
+
+  // The memory of the captures that there are. When none is left it goes back to the device, which
+  // libtorch cannot undo: the next one gets another.
+  Pool pool() const;
+
+  mutable std::weak_ptr<const at::cuda::MempoolId_t> pool_;
 };
 
 /// What this thread issues to the device between its construction and end(): not run, but kept. One
@@ -54,6 +55,8 @@ class Capture {
   std::unique_lock<std::mutex> turn_;
   std::optional<c10::cuda::CUDAStreamGuard> on_stream_;  // until it has ended
   at::cuda::CUDAGraph graph_;  // keeps what was captured, where libtorch can
+  CaptureSpace::Pool pool_;
+  at::Tensor scratch_;  // until it has ended: something to write to, should memory run out
 };
 
 }  // namespace tensorpack::cuda

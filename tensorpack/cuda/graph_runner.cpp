@@ -172,6 +172,18 @@ std::vector<at::Tensor> GraphRunner::run(const std::vector<at::Tensor>& inputs) 
   return variant.capture ? launch(variant, inputs) : copies_of(program_.run(with_decided(inputs)));
 }
 
+// Captured work will be captured anew.
+bool GraphRunner::give_back_memory() {
+  const bool has_some = std::any_of(variants_.begin(), variants_.end(), [](const auto& variant) {
+    return variant.second.capture.has_value();
+  });
+  if (!has_some) return false;
+  const c10::cuda::CUDAGuard on_device(space_->device);
+  c10::cuda::device_synchronize();  // it may be running
+  forget_captures();
+  return true;
+}
+
 // The answers that the host needs choose the variant. The device is told by a kernel, which waits
 // for nothing.
 GraphRunner::Variant& GraphRunner::decide() {

@@ -32,6 +32,7 @@ class GraphRunner final : public ProgramRunner {
 
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) override;
   int runs_until_settled() const override { return may_capture_ ? 2 : 1; }
+  bool give_back_memory() override;
 
  private:
   // What the captured work reads in place of one input.

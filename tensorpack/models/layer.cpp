@@ -9,6 +9,7 @@
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/error_context.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/thread_frame.h"
 
@@ -65,13 +66,10 @@ at::Tensor activate(at::Tensor output, const std::optional<Activation>& activati
 void rethrow_with_place(const char* layer, const at::Tensor& input) {
   try {
     throw;
-  } catch (const Error&) {
-    throw;  // already says where
-  } catch (const InternalError&) {
-    throw;
-  } catch (const StopTraining&) {
-    throw;
+  } catch (const c10::OutOfMemoryError&) {
+    throw;  // less memory may do
   } catch (const std::exception& error) {
+    if (!is_plain(error)) throw;  // ours, which say where, and those that somebody may wait for
     const std::string shape =
         input.defined() ? fmt::format("[{}]", fmt::join(input.sizes(), ", ")) : "undefined";
     throw make_error(fmt::format("{} '{}', input {}", layer, VariableScope::current_path(), shape),

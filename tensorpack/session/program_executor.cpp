@@ -98,16 +98,12 @@ std::string shapes_of(const Trace& trace) {
 }
 
 // Verifying takes a second batch on the device; what fits without must train without.
-void verify_if_it_fits(Graph& graph, const LoweredOp& program, const MakeBatch& make_batch,
-                       StateGuard& guard) {
-  try {
-    verify(graph, program, make_batch, guard);
-  } catch (const c10::OutOfMemoryError&) {
-    log::warning(
-        "Op '{}' was not verified: {} has no room for another batch. Train a few steps with a "
-        "smaller one if the tower function is new.",
-        program.op.name(), program.op.device().str());
-  }
+void warn_of_unverified(const Op& op) {
+  log::warning(
+      "Op '{}' was not verified: {} has no room for another batch. Train a few steps with a "
+      "smaller "
+      "one if the tower function is new.",
+      op.name(), op.device().str());
 }
 
 }  // namespace
@@ -176,17 +172,38 @@ PreparedOp& ProgramExecutor::prepare(const Op& op, const std::vector<at::Tensor>
       return *request;
     }
   }
-  try {
-    return prepare_anew(op, inputs, fetches);
-  } catch (const c10::OutOfMemoryError&) {
-    if (!lowering_->can_save_memory(op)) throw;
+  while (true) {
+    try {
+      return prepare_anew(op, inputs, fetches);
+    } catch (const c10::OutOfMemoryError&) {
+      if (!make_room(op)) throw;
+    }
   }
+}
+
+// One way after the other; false if there is none left.
+bool ProgramExecutor::make_room(const Op& op) {
+  if (give_back_memory()) return true;
+  if (!lowering_->can_save_memory(op)) return false;
   log::warning(
       "{} has no room for op '{}' as it is. From now on results that are cheap to compute are made "
       "again in the backward pass: steps hold less memory and take longer.",
       op.device().str(), op.name());
   lowering_->save_memory();
-  return prepare_anew(op, inputs, fetches);
+  return true;
+}
+
+// What programs hold between their runs.
+bool ProgramExecutor::give_back_memory() {
+  bool was_some = false;
+  for (auto& [op, variants] : variants_) {
+    for (Variant& variant : variants) {
+      for (auto& [fetches, program] : variant.programs) {
+        if (program) was_some |= program->runner->give_back_memory();
+      }
+    }
+  }
+  return was_some;
 }
 
 const Trace* ProgramExecutor::recorded(const Op& op) const {
@@ -255,16 +272,30 @@ ProgramExecutor::LoweredProgram& ProgramExecutor::program_for(
   if (options_.verify) {
     guard.save_what_is_written_by(variant.trace);
     const bool is_first = variant.programs.size() == 1;
-    // What does not fit is tried once more with less memory, if that can be.
-    const auto check = lowering_->can_save_memory(op) ? verify : verify_if_it_fits;
-    check(
-        graph_, {op, variant.trace, optimized, fetches, *lowering_, is_first},
-        [&] { return another_batch(inputs); }, guard);
+    try {
+      verify_with_room(
+          {op, variant.trace, optimized, fetches, *lowering_, is_first},
+          [&] { return another_batch(inputs); }, guard);
+    } catch (const c10::OutOfMemoryError&) {
+      if (lowering_->can_save_memory(op)) throw;
+      warn_of_unverified(op);
+    }
   }
   auto runner = lowering_->make_runner(op, optimized, fetches);
   known = std::make_unique<LoweredProgram>(
       LoweredProgram{fetches, std::move(optimized), std::move(runner), /*runs=*/1});
   return *known;
+}
+
+void ProgramExecutor::verify_with_room(const LoweredOp& program, const MakeBatch& make_batch,
+                                       StateGuard& guard) {
+  while (true) {
+    try {
+      return verify(graph_, program, make_batch, guard);
+    } catch (const c10::OutOfMemoryError&) {
+      if (!give_back_memory()) throw;
+    }
+  }
 }
 
 void ProgramExecutor::verify_again_if_due(const Op& op, Variant& variant, LoweredProgram& program,
@@ -276,9 +307,13 @@ void ProgramExecutor::verify_again_if_due(const Op& op, Variant& variant, Lowere
   StateGuard guard(graph_, {op.state().generator});
   guard.add(variant.foreign.saved_again());
   guard.save_what_is_written_by(variant.trace);
-  verify_if_it_fits(
-      graph_, {op, variant.trace, program.optimized, program.fetches, *lowering_},
-      [&] { return copies_on(op.device(), inputs); }, guard);
+  try {
+    verify_with_room(
+        {op, variant.trace, program.optimized, program.fetches, *lowering_},
+        [&] { return copies_on(op.device(), inputs); }, guard);
+  } catch (const c10::OutOfMemoryError&) {
+    warn_of_unverified(op);
+  }
 }
 
 void ProgramExecutor::add_variant(const Op& op, Variants& variants, Variant variant) {

@@ -10,6 +10,7 @@
 #include "tensorpack/graph/trace.h"
 #include "tensorpack/session/executor.h"
 #include "tensorpack/session/lowering.h"
+#include "tensorpack/session/verify.h"
 
 namespace tensorpack {
 
@@ -51,10 +52,12 @@ class ProgramExecutor final : public Executor {
   Variant* find_variant(Variants& variants, const std::vector<at::Tensor>& inputs);
   Request& prepare_anew(const Op& op, const std::vector<at::Tensor>& inputs,
                         const std::vector<std::string>& fetches);
-  Variant record_variant(const Op& op, const std::vector<at::Tensor>& inputs,
-                         class StateGuard& guard);
+  Variant record_variant(const Op& op, const std::vector<at::Tensor>& inputs, StateGuard& guard);
   LoweredProgram& program_for(const Op& op, Variant& variant, const std::vector<at::Tensor>& inputs,
                               const std::vector<std::string>& fetches, StateGuard& guard);
+  void verify_with_room(const LoweredOp& program, const MakeBatch& make_batch, StateGuard& guard);
+  bool make_room(const Op& op);
+  bool give_back_memory();
   void verify_again_if_due(const Op& op, Variant& variant, LoweredProgram& program,
                            const std::vector<at::Tensor>& inputs);
   void add_variant(const Op& op, Variants& variants, Variant variant);

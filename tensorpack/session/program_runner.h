@@ -18,6 +18,10 @@ class ProgramRunner {
   /// How many runs there are until one does what all later ones do: captured work is warmed up
   /// first.
   virtual int runs_until_settled() const { return 1; }
+
+  /// Gives back memory of the device that it needs only while it runs; the next run takes it anew,
+  /// and takes longer. False if it has none.
+  virtual bool give_back_memory() { return false; }
 };
 
 }  // namespace tensorpack

@@ -300,6 +300,7 @@ class Verification {
       if (runs > 0) put_back(inputs);
       values = runner.run(inputs);
     }
+    runner.give_back_memory();  // the function may run next
     Outcome outcome{.variables = written_variables()};
     for (size_t i = 0; i < values.size(); ++i) {
       outcome.outputs.emplace(program_.fetches[i], values[i]);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <gmock/gmock.h>
 
 #include <thread>
@@ -321,7 +322,7 @@ TEST_F(GraphExecutorTest, FailedCaptureLeavesTheProcessUsable) {
   EXPECT_ANY_THROW(fail());
   EXPECT_EQ(at::ones({3}, at::kCUDA).sum().item<float>(), 3);
   EXPECT_EQ(at::rand({3}, at::kCUDA).numel(), 3);
-  // Everything works again, in the same memory too.
+  // Everything works again.
   cuda::Capture good(space, at::Generator());
   const at::Tensor y = at::ones({4}, at::kCUDA) + 1;
   good.end();
@@ -344,17 +345,32 @@ TEST_F(GraphExecutorTest, TooLittleMemoryIsAnErrorWithTheFigures) {
   EXPECT_NEAR(session.run(op, {"y"}, {{"x", at::zeros({1, 3})}})[0].item<float>(), 3 << 18, 1);
 }
 
-// Not even the capture itself fits.
+// A capture that does not fit, wherever it begins.
+void expect_no_room_to_capture() {
+  const cuda::CaptureSpace space(0);
+  const LittleMemory left(0);
+  const auto capture_zeros = [&] {
+    cuda::Capture capture(space, at::Generator());
+    at::zeros({1}, at::kCUDA);
+    capture.end();
+  };
+  EXPECT_THROW(capture_zeros(), c10::OutOfMemoryError);
+}
+
 TEST_F(GraphExecutorTest, NoMemoryForACaptureIsAnErrorAndLeavesTheProcessUsable) {
   const Op op = define_on_x(*graph_, [](const at::Tensor& x) -> NamedTensors {
     return {{"sum", x.sum()}};
   });
   Session session(*graph_);
   const at::Tensor batch = at::ones({4, 3}, at::kCUDA);
-  {
-    const LittleMemory left(0);
-    EXPECT_THROW(cuda::CaptureSpace(0), c10::OutOfMemoryError);
+  expect_no_room_to_capture();
+  // With a little room on every stream it is missing only when the capture has begun.
+  std::vector<at::Tensor> little;
+  for (int i = 0; i < 64; ++i) {
+    const c10::cuda::CUDAStreamGuard on_stream(c10::cuda::getStreamFromPool(true, 0));
+    little.push_back(at::empty({1}, at::kCUDA));
   }
+  expect_no_room_to_capture();
   for (int i = 0; i < kRuns; ++i) {
     EXPECT_EQ(session.run(op, {"sum"}, {{"x", batch}})[0].item<float>(), 12);
   }

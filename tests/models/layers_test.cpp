@@ -22,6 +22,16 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
+// A session may make do with less.
+TEST_F(LayersTest, TooLittleMemoryKeepsItsType) {
+  train();
+  const auto without_memory = [](const at::Tensor&) -> at::Tensor {
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "out of memory");
+  };
+  EXPECT_THROW(FullyConnected("fc", at::ones({2, 3}), {.units = 4, .activation = without_memory}),
+               c10::OutOfMemoryError);
+}
+
 // libtorch takes one channel for contiguous, where convolution and pooling are slow on the CPU.
 TEST_F(LayersTest, Conv2DOfOneChannelIsChannelsLastToo) {
   train();

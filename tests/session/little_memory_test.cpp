@@ -14,10 +14,38 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
+// Holds memory from its first run on, as captured work does, until it is to give it back.
+class HoldingRunner final : public ProgramRunner {
+ public:
+  HoldingRunner(std::unique_ptr<ProgramRunner> runner, int& held)
+      : runner_(std::move(runner)), held_(held) {}
+  ~HoldingRunner() override { give_back_memory(); }
+
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) override {
+    if (!std::exchange(holds_, true)) ++held_;
+    return runner_->run(inputs);
+  }
+  bool give_back_memory() override {
+    const bool did = std::exchange(holds_, false);
+    if (did) --held_;
+    return did;
+  }
+
+ private:
+  std::unique_ptr<ProgramRunner> runner_;
+  int& held_;
+  bool holds_ = false;
+};
+
 // Notes whether the programs it makes are to hold little memory.
 class NotingLowering final : public Lowering {
  public:
   explicit NotingLowering(FusionOptions fusion) : Lowering(fusion) {}
+
+  std::unique_ptr<ProgramRunner> make_runner(
+      const Op& op, const Trace& trace, const std::vector<std::string>& fetches) const override {
+    return std::make_unique<HoldingRunner>(Lowering::make_runner(op, trace, fetches), held);
+  }
 
   void optimize(const Op& op, Trace& trace,
                 const std::vector<std::string>& fetches) const override {
@@ -26,6 +54,7 @@ class NotingLowering final : public Lowering {
   }
 
   mutable std::vector<bool> saved_memory;
+  mutable int held = 0;  // runners with memory
 };
 
 // An op that counts its runs in a variable, and does not fit when it is told so.
@@ -56,9 +85,10 @@ class LittleMemoryTest : public testing::Test {
     executor_ = std::make_unique<ProgramExecutor>(graph_, options, std::move(lowering));
   }
 
-  void expect_right_runs(int count) {
+  void expect_right_runs(int count, int64_t rows = 2) {
     for (int i = 0; i < count; ++i) {
-      EXPECT_EQ(executor_->run(op_, {at::ones({2, 3})}, {"sum"})[0].item<float>(), 6);
+      const at::Tensor batch = at::ones({rows, 3});
+      EXPECT_EQ(executor_->run(op_, {batch}, {"sum"})[0].item<float>(), batch.numel());
       EXPECT_EQ(graph_.variables().at("runs").tensor.item<float>(), ++runs_);
     }
   }
@@ -120,6 +150,44 @@ TEST_F(LittleMemoryTest, ALaterVerificationThatDoesNotFitChangesNothing) {
   EXPECT_THAT(log, Not(HasSubstr("as it is")));
   EXPECT_THAT(lowering_->saved_memory, ElementsAre(false));
 }
+
+// ---- what programs hold between their runs
+
+TEST_F(LittleMemoryTest, ProgramsGiveBackWhatTheyHoldForARecording) {
+  prepare([&](int, bool) { return lowering_->held > 0; });
+  const std::string log = stdout_of([&] {
+    expect_right_runs(3);
+    EXPECT_EQ(lowering_->held, 1);
+    expect_right_runs(3, /*rows=*/4);
+    expect_right_runs(1);
+  });
+  EXPECT_THAT(log, Not(HasSubstr("no room")));
+  EXPECT_THAT(lowering_->saved_memory, ElementsAre(false, false));
+  EXPECT_EQ(lowering_->held, 2);
+}
+
+TEST_F(LittleMemoryTest, ProgramsGiveBackWhatTheyHoldForAVerification) {
+  prepare([&](int, bool) { return lowering_->held > 0; });
+  const std::string log = stdout_of([&] {
+    expect_right_runs(3);
+    executor_->run(op_, {at::ones({2, 3})}, {});  // another program of the same recording
+    ++runs_;
+    expect_right_runs(1);
+  });
+  EXPECT_THAT(log, Not(HasSubstr("no room")));
+  EXPECT_THAT(lowering_->saved_memory, ElementsAre(false, false));
+}
+
+TEST_F(LittleMemoryTest, ProgramsGiveBackWhatTheyHoldForALaterVerification) {
+  ExecutorOptions options;
+  options.verify_again = {3, 0, 0};
+  prepare([&](int, bool) { return lowering_->held > 0; }, Recompute::kIfNeeded, c10::kCPU, options);
+  const std::string log = stdout_of([&] { expect_right_runs(5); });
+  EXPECT_THAT(log, Not(HasSubstr("no room")));
+  EXPECT_EQ(calls_, 5);  // to define, to record, to verify, and to verify twice again
+}
+
+// ---- what the user says
 
 TEST_F(LittleMemoryTest, NeverMeansNever) {
   prepare([](int, bool saves_memory) { return !saves_memory; }, Recompute::kNever);

@@ -159,9 +159,11 @@ template <typename T>
 }
 
 #if defined(__x86_64__)
+// Without FMA, which compilers use here and there: pixels are the same wherever they lie, and on
+// every processor.
 template <typename T>
-[[gnu::target("avx2,fma")]] void resample_avx2(const PixelRows& from, const Plan& plan,
-                                               const PixelTarget<T>& to, Pixel* blended) {
+[[gnu::target("avx2")]] void resample_avx2(const PixelRows& from, const Plan& plan,
+                                           const PixelTarget<T>& to, Pixel* blended) {
   resample_all(from, plan, to, blended);
 }
 #else
