@@ -7,7 +7,9 @@
 // kernels that are compiled and then not taken, and the choice differs from process to process. So
 // a pass puts operators in the place of libtorch's which on CUDA (cuda/convolutions.cpp)
 //
-// - time each kernel several times, so that a slow moment does not decide, and
+// - time each kernel several times, so that a slow moment does not decide; of those that are nearly
+//   as fast as the fastest cuDNN's first is taken, because what is a little faster alone need not
+//   be so beside other work; and
 // - keep the choice on disk beside compiled kernels: the next process tries nothing, and takes the
 //   same.
 //
