@@ -101,8 +101,7 @@ std::string shapes_of(const Trace& trace) {
 void warn_of_unverified(const Op& op) {
   log::warning(
       "Op '{}' was not verified: {} has no room for another batch. Train a few steps with a "
-      "smaller "
-      "one if the tower function is new.",
+      "smaller one if the tower function is new.",
       op.name(), op.device().str());
 }
 
