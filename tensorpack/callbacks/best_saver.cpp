@@ -47,6 +47,7 @@ void BestSaver::setup_graph() {
   TP_CHECK(!dir_.empty(), name(),
            "there is no directory to save to. Call set_logger_dir() before training, or set "
            ".checkpoint_dir.");
+  trainer().claim_file(file_for(0, 0), name());
   best_.reset();
 }
 

@@ -13,6 +13,12 @@ Monitors& TrainerBase::monitors() {
   return *monitors_;
 }
 
+void TrainerBase::claim_file(const std::filesystem::path& file, const std::string& owner) {
+  const auto [found, is_new] = owners_of_files_.emplace(file.lexically_normal(), owner);
+  TP_CHECK(is_new, owner, "'{}' is written by {}, too. Give each a .filename of its own.",
+           file.string(), found->second == owner ? "another " + owner : found->second);
+}
+
 Session& SharedSession::get() const {
   TP_CHECK(session != nullptr, "sess",
            "the session exists from initialize() on. Use it in before_train() or later.");

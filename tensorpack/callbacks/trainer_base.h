@@ -2,6 +2,7 @@
 // What a callback sees of the training it belongs to.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -78,6 +79,9 @@ class TrainerBase {
   /// others look at unless told otherwise.
   virtual std::vector<std::string> cost_names() const { return {"cost"}; }
 
+  /// Says that the callback `owner` writes this file. Throws an Error if another one does already.
+  void claim_file(const std::filesystem::path& file, const std::string& owner);
+
   /// Called by MaintainStepCounter after every hooked run.
   void set_global_step(int64_t step) { loop_.global_step = step; }
 
@@ -101,6 +105,9 @@ class TrainerBase {
   std::shared_ptr<SharedSession> session_ = std::make_shared<SharedSession>();
   std::unique_ptr<HookedSession> hooked_sess_;
   Op train_op_;
+
+ private:
+  std::map<std::filesystem::path, std::string> owners_of_files_;
 };
 
 }  // namespace tensorpack

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/dataflow/cache.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "tensorpack/dataflow/detail/write_watch.h"
@@ -11,6 +13,19 @@
 
 namespace tensorpack {
 namespace {
+
+uint64_t memory_of_host() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+uint64_t bytes_of(const DataPoint& point) {
+  uint64_t bytes = 0;
+  for (const at::Tensor& tensor : point) {
+    if (tensor.defined() && tensor.layout() == at::kStrided) bytes += tensor.nbytes();
+  }
+  return bytes;
+}
 
 class Cache final : public DataFlow {
  public:
@@ -33,7 +48,7 @@ class Cache final : public DataFlow {
     if (position_ == std::ssize(points_) && !is_complete_) {
       auto point = flow_->next();
       if (point) {
-        points_.push_back(std::move(*point));
+        add(std::move(*point));
       } else {
         is_complete_ = true;
       }
@@ -56,14 +71,28 @@ class Cache final : public DataFlow {
  private:
   // The flow has stood in pass 0 ever since it was made.
   void read_rest() {
-    while (auto point = flow_->next()) points_.push_back(std::move(*point));
+    while (auto point = flow_->next()) add(std::move(*point));
     is_complete_ = true;
+  }
+
+  // A flow that never ends would take all the memory without a sign.
+  void add(DataPoint point) {
+    const uint64_t much = memory_of_host() / 4;
+    const bool was_much = bytes_ > much;
+    bytes_ += bytes_of(point);
+    points_.push_back(std::move(point));
+    if (was_much || bytes_ <= much) return;
+    log::warning(
+        "[cache] {} of datapoints, {} of them, are in memory, and the flow goes on. If it is "
+        "endless, put repeat() behind cache().",
+        humanize_bytes(bytes_), points_.size());
   }
 
   DataFlowPtr flow_;
   bool shuffle_;
   uint64_t seed_;
   std::vector<DataPoint> points_;
+  uint64_t bytes_ = 0;  // of them
   std::vector<int64_t> order_;
   int64_t position_ = 0;
   bool is_complete_ = false;

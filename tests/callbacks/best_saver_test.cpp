@@ -21,6 +21,7 @@ namespace tensorpack {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
@@ -44,6 +45,21 @@ TEST_F(BestSaverTest, KeepsTheSmallestAndTheGreatest) {
   EXPECT_EQ(step_of("min-error"), 4);
   EXPECT_EQ(load_checkpoint(dir_ / "min-error").variables.at("w").item<float>(), 4);
   EXPECT_EQ(step_of("max-error"), 2);
+}
+
+TEST_F(BestSaverTest, TwoWithOneFileAreAnErrorBeforeTheFirstStep) {
+  here_.filename = "best";
+  EXPECT_THAT(
+      [&] {
+        train({MinSaver("error", here_), MaxSaver("error", here_)}, 1);
+      },
+      ThrowsMessage<Error>(AllOf(HasSubstr("[MaxSaver]"),
+                                 HasSubstr("best.safetensors' is written by MinSaver, too."))));
+  EXPECT_THAT(
+      [&] {
+        train({MinSaver("error", here_), MinSaver("other", here_)}, 1);
+      },
+      ThrowsMessage<Error>(HasSubstr("is written by another MinSaver, too.")));
 }
 
 TEST_F(BestSaverTest, TheOrderOfCallbacksDoesNotMatter) {

@@ -160,6 +160,18 @@ TEST(LocallyShuffleTest, EachDatapointComesAsOftenAsAsked) {
   EXPECT_FALSE(std::is_sorted(order.begin(), order.end()));
 }
 
+TEST(CacheTest, AFlowThatFillsTheMemoryIsToldOf) {
+  // As large as it looks to nobody but cache().
+  const torch::Tensor large = torch::zeros({1}, torch::kByte).expand({int64_t{1} << 45});
+  const auto flow = FromList({{torch::zeros({1})}, {large}}) | repeat() | cache();
+  const auto take_one = [&] { EXPECT_TRUE(flow->next()); };
+  EXPECT_EQ(stdout_of(take_one), "");
+  EXPECT_THAT(stdout_of(take_one),
+              testing::HasSubstr("[cache] 32 TiB of datapoints, 2 of them, are in memory, and the "
+                                 "flow goes on. If it is endless, put repeat() behind cache()."));
+  EXPECT_EQ(stdout_of(take_one), "") << "once";
+}
+
 TEST(CacheTest, AsksTheFlowOnce) {
   int made = 0;
   const auto flow = numbers(5) | map([&](DataPoint p) {
