@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tensorpack/dataflow/detail/bytes_of.h"
 #include "tensorpack/dataflow/detail/write_watch.h"
 #include "tensorpack/dataflow/format/tfrecord.h"
 #include "tensorpack/dataflow/rng.h"
@@ -17,14 +18,6 @@ namespace {
 uint64_t memory_of_host() {
   return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-}
-
-uint64_t bytes_of(const DataPoint& point) {
-  uint64_t bytes = 0;
-  for (const at::Tensor& tensor : point) {
-    if (tensor.defined() && tensor.layout() == at::kStrided) bytes += tensor.nbytes();
-  }
-  return bytes;
 }
 
 class Cache final : public DataFlow {
@@ -79,7 +72,7 @@ class Cache final : public DataFlow {
   void add(DataPoint point) {
     const uint64_t much = memory_of_host() / 4;
     const bool was_much = bytes_ > much;
-    bytes_ += bytes_of(point);
+    bytes_ += detail::bytes_of(point);
     points_.push_back(std::move(point));
     if (was_much || bytes_ <= much) return;
     log::warning(

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tensorpack/dataflow/detail/bytes_of.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/progress_meter.h"
@@ -50,12 +51,6 @@ std::string describe(const at::Tensor& tensor) {
                                      : fmt::format(" in {}..{}", low, values.max().item<double>()));
 }
 
-int64_t bytes_of(const DataPoint& point) {
-  int64_t bytes = 0;
-  for (const at::Tensor& tensor : point) bytes += static_cast<int64_t>(tensor.nbytes());
-  return bytes;
-}
-
 // The next datapoint of any pass.
 DataPoint next_of_any_pass(DataFlow& flow, int64_t& pass) {
   auto point = flow.next();
@@ -92,10 +87,10 @@ Speed test_speed(DataFlow& flow, SpeedOptions options) {
   std::optional<ProgressMeter> meter;
   if (options.progress) meter.emplace(ProgressMeterOptions{.total = options.count});
   const Timer timer;
-  int64_t bytes = 0;
+  uint64_t bytes = 0;
   for (int64_t i = 0; i < options.count; ++i) {
     const detail::SampleScope sample(i);
-    bytes += bytes_of(next_of_any_pass(flow, pass));
+    bytes += detail::bytes_of(next_of_any_pass(flow, pass));
     if (meter) meter->advance();
   }
   const double seconds = timer.seconds();
