@@ -89,6 +89,9 @@ class StagingInput::Impl {
 
   void start(int64_t position) {
     stop();
+    TP_CHECK(!is_source_lost_, "StagingInput",
+             "its thread was left behind when a signal came, and still uses {}. Make a new source.",
+             source_->name());
     // Here, so that a wrong position is the caller's error.
     source_->reset_state(position);
     producer_ = std::make_unique<Producer>(
@@ -104,9 +107,10 @@ class StagingInput::Impl {
   }
 
   void stop() {
+    if (producer_ && !producer_->end()) is_source_lost_ = true;
     producer_.reset();
     in_flight_.clear();
-    source_->stop();
+    if (!is_source_lost_) source_->stop();
     stopped_ = true;
   }
 
@@ -165,6 +169,7 @@ class StagingInput::Impl {
   std::deque<c10::Event> in_flight_;
   int64_t position_ = 0;
   bool stopped_ = false;
+  bool is_source_lost_ = false;  // to a thread that was left behind
   std::unique_ptr<Producer> producer_;
 };
 

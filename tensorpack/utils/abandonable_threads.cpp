@@ -25,12 +25,7 @@ struct AbandonableThreads::State {
 AbandonableThreads::AbandonableThreads(std::string name)
     : name_(std::move(name)), state_(std::make_shared<State>()) {}
 
-AbandonableThreads::~AbandonableThreads() {
-  request_stop();
-  const bool have_ended = wait_for_end();
-  if (!have_ended) log::warning("{} still waits for its data: it is left behind.", name_);
-  for (std::thread& thread : threads_) have_ended ? thread.join() : thread.detach();
-}
+AbandonableThreads::~AbandonableThreads() { end(); }
 
 void AbandonableThreads::start(std::function<void()> body) {
   threads_.push_back(start_thread(name_, [state = state_, body = std::move(body)] {
@@ -44,9 +39,20 @@ void AbandonableThreads::start(std::function<void()> body) {
 
 void AbandonableThreads::request_stop() { state_->stopping = true; }
 
-// False when a signal is pending: then a thread may never end.
+bool AbandonableThreads::end() {
+  request_stop();
+  if (threads_.empty()) return !are_left_behind_;
+  are_left_behind_ = !wait_for_end();
+  if (are_left_behind_) log::warning("{} still waits for its data: it is left behind.", name_);
+  for (std::thread& thread : threads_) are_left_behind_ ? thread.detach() : thread.join();
+  threads_.clear();
+  return !are_left_behind_;
+}
+
+// False when a signal is pending: then a thread may never end. One that waits for another of these
+// looks for signals a few times in a second, and does.
 bool AbandonableThreads::wait_for_end() const {
-  constexpr std::chrono::milliseconds kPatience{100};
+  constexpr std::chrono::milliseconds kPatience{500};
   std::unique_lock lock(state_->mutex);
   const auto have_ended = [&] { return state_->ended == threads_.size(); };
   while (!state_->has_ended.wait_for(lock, kPatience, have_ended)) {

@@ -17,7 +17,7 @@ class AbandonableThreads {
  public:
   /// `name` is that of each thread, and of all in messages.
   explicit AbandonableThreads(std::string name);
-  /// Requests a stop, and waits for the threads.
+  /// As end().
   ~AbandonableThreads();
   AbandonableThreads(const AbandonableThreads&) = delete;
   AbandonableThreads& operator=(const AbandonableThreads&) = delete;
@@ -28,6 +28,10 @@ class AbandonableThreads {
   /// Lets stop_requested() of the threads be true. What they wait for is woken up by the caller.
   void request_stop();
 
+  /// Requests a stop, and waits for the threads. False if they were left behind, and may still use
+  /// what they used.
+  bool end();
+
  private:
   struct State;
   bool wait_for_end() const;
@@ -35,6 +39,7 @@ class AbandonableThreads {
   std::string name_;
   std::shared_ptr<State> state_;  // shared with the threads
   std::vector<std::thread> threads_;
+  bool are_left_behind_ = false;
 };
 
 }  // namespace tensorpack

@@ -4,10 +4,14 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <csignal>
+#include <future>
+#include <memory>
 #include <thread>
 
 #include "tensorpack/dataflow/map.h"
 #include "tensorpack/input_source/feed_input.h"
+#include "tensorpack/utils/signals.h"
 #include "tests/dataflow/numbers.h"
 #include "tests/support/throws.h"
 
@@ -34,6 +38,53 @@ TEST(StagingInputTest, WorksAheadOfTheLoopByAsMuchAsAsked) {
   source.stop();
   EXPECT_LE(made, 5);
   EXPECT_FALSE(source.next());
+}
+
+// Waits for ever, or until it is let go, and notes who uses it meanwhile.
+class StuckSource final : public InputSource {
+ public:
+  struct Uses {
+    std::promise<void> begin, lets_go, end;
+    std::atomic<bool> is_waiting = false;
+    std::atomic<int> others = 0;
+  };
+
+  explicit StuckSource(std::shared_ptr<Uses> uses) : uses_(std::move(uses)) {}
+
+  void reset_state(int64_t) override { note_other(); }
+  std::optional<DataPoint> next() override {
+    uses_->is_waiting = true;
+    uses_->begin.set_value();
+    uses_->lets_go.get_future().wait();
+    uses_->is_waiting = false;
+    uses_->end.set_value();
+    return std::nullopt;
+  }
+  int64_t position() const override { return 0; }
+  void stop() override { note_other(); }
+
+ private:
+  void note_other() { uses_->others += uses_->is_waiting ? 1 : 0; }
+
+  std::shared_ptr<Uses> uses_;
+};
+
+TEST(StagingInputTest, AThreadThatASignalLeavesBehindHasTheSourceForItself) {
+  auto uses = std::make_shared<StuckSource::Uses>();
+  const SignalWatch watch;
+  {
+    StagingInput source((StuckSource(uses)));
+    source.reset_state();
+    uses->begin.get_future().wait();
+    std::raise(SIGTERM);
+    EXPECT_THROW(source.next(), Interrupted);
+    source.stop();
+    source.stop();
+    EXPECT_ERROR(source.reset_state(), "[StagingInput] its thread was left behind when a signal");
+  }
+  EXPECT_EQ(uses->others, 0);
+  uses->lets_go.set_value();
+  uses->end.get_future().wait();
 }
 
 TEST(StagingInputTest, BadOptionsAreErrors) {

@@ -49,6 +49,30 @@ TEST(AbandonableThreadsTest, OneThatCannotBeStartedLeavesTheOthersToBeStopped) {
   EXPECT_TRUE(has_ended);
 }
 
+TEST(AbandonableThreadsTest, EndTellsWhetherTheyEnded) {
+  AbandonableThreads threads("test");
+  threads.start([] {
+    while (!stop_requested()) std::this_thread::yield();
+  });
+  EXPECT_TRUE(threads.end());
+  EXPECT_TRUE(threads.end());
+
+  std::promise<void> lets_go, has_ended;
+  AbandonableThreads others("test");
+  others.start([&, stuck = lets_go.get_future().share()] {
+    stuck.wait();
+    has_ended.set_value();
+  });
+  {
+    const SignalWatch watch;
+    std::raise(SIGTERM);
+    EXPECT_FALSE(others.end());
+  }
+  EXPECT_FALSE(others.end()) << "it waits for nothing: there is no signal any more";
+  lets_go.set_value();
+  has_ended.get_future().wait();
+}
+
 TEST(AbandonableThreadsTest, WhenASignalIsPendingAStuckOneIsLeftBehindWithWhatItUses) {
   std::promise<void> lets_go;
   auto used = std::make_shared<std::promise<void>>();

@@ -45,10 +45,7 @@ class Producer {
     thread_.start([state = state_, work = std::move(work)] { produce(*state, work); });
   }
 
-  ~Producer() {
-    thread_.request_stop();
-    state_->queue.close();
-  }
+  ~Producer() { end(); }
   Producer(const Producer&) = delete;
   Producer& operator=(const Producer&) = delete;
 
@@ -64,6 +61,13 @@ class Producer {
     // Set before the queue was closed, so what came before the failure has been delivered.
     if (!item && state_->failure) std::rethrow_exception(state_->failure);
     return item;
+  }
+
+  /// Ends the thread. False if it was left behind, and may still use what it used.
+  bool end() {
+    thread_.request_stop();
+    state_->queue.close();
+    return thread_.end();
   }
 
   size_t size() const { return state_->queue.size(); }
