@@ -65,7 +65,6 @@ class Producer {
 
   /// Ends the thread. False if it was left behind, and may still use what it used.
   bool end() {
-    thread_.request_stop();
     state_->queue.close();
     return thread_.end();
   }
