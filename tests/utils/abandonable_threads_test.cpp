@@ -57,11 +57,13 @@ TEST(AbandonableThreadsTest, EndTellsWhetherTheyEnded) {
   EXPECT_TRUE(threads.end());
   EXPECT_TRUE(threads.end());
 
-  std::promise<void> lets_go, has_ended;
+  std::promise<void> lets_go;
+  auto used = std::make_shared<std::promise<void>>();
+  std::future<void> has_ended = used->get_future();
   AbandonableThreads others("test");
-  others.start([&, stuck = lets_go.get_future().share()] {
+  others.start([used = std::move(used), stuck = lets_go.get_future().share()] {
     stuck.wait();
-    has_ended.set_value();
+    used->set_value();
   });
   {
     const SignalWatch watch;
@@ -70,7 +72,7 @@ TEST(AbandonableThreadsTest, EndTellsWhetherTheyEnded) {
   }
   EXPECT_FALSE(others.end()) << "it waits for nothing: there is no signal any more";
   lets_go.set_value();
-  has_ended.get_future().wait();
+  has_ended.wait();
 }
 
 TEST(AbandonableThreadsTest, WhenASignalIsPendingAStuckOneIsLeftBehindWithWhatItUses) {
