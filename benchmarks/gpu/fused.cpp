@@ -7,6 +7,7 @@
 
 #include "tensorpack/cuda/jit.h"
 #include "tensorpack/cuda/kernels/batch_norm.h"
+#include "tensorpack/cuda/kernels/batch_norm_pool.h"
 #include "tensorpack/cuda/kernels/bias_relu.h"
 #include "tensorpack/cuda/kernels/cast.h"
 #include "tensorpack/cuda/kernels/column_sum.h"
@@ -270,6 +271,35 @@ Figure max_pool(const Stopwatch& watch, bool backward) {
   });
 }
 
+// ResNet-50's first batch norm, relu and pooling.
+Figure batch_norm_pool(const Stopwatch& watch, bool backward) {
+  const cuda::Launcher& launch = launcher();
+  const at::Tensor counters = cuda::make_counters(at::kCUDA);
+  const cuda::PoolWindow window{{3, 3}, {2, 2}, {1, 1}};
+  const cuda::BatchNormArguments a{
+      .input = image(64, 112), .weight = vector(64), .bias = vector(64)};
+  const cuda::BatchNormPoolResults found = cuda::batch_norm_pool(a, window, counters, launch);
+  if (!backward) {
+    // Read for the statistics and for the maxima, of which the inputs are written, too.
+    const double bytes =
+        2 * bytes_of(a.input) + 2 * bytes_of(found.y) + bytes_of(found.places);
+    return against_copy(watch, bytes,
+                        [=, &launch] { cuda::batch_norm_pool(a, window, counters, launch); });
+  }
+  const cuda::BatchNormPoolBackwardArguments b{.grad = found.y,
+                                               .other = at::randn_like(found.y),
+                                               .input = a.input,
+                                               .taken = found.taken,
+                                               .places = found.places,
+                                               .weight = a.weight,
+                                               .bias = a.bias,
+                                               .statistics = found.statistics};
+  // Three reads and a write for the sums, then the sum of the gradients, the places and the input.
+  const double bytes = 5 * bytes_of(b.grad) + bytes_of(b.places) + 2 * bytes_of(b.input);
+  return against_copy(
+      watch, bytes, [=, &launch] { cuda::batch_norm_pool_backward(b, window, counters, launch); });
+}
+
 // VGG16's.
 Figure bias_relu(const Stopwatch& watch, bool backward) {
   const cuda::Launcher& launch = launcher();
@@ -399,6 +429,10 @@ void add_fused_benchmarks(Suite& suite) {
             [](const Stopwatch& watch) { return batch_norm_backward(watch, 256, 56, false); });
   suite.add("gpu/fused_batch_norm_residual_backward_bandwidth",
             [](const Stopwatch& watch) { return batch_norm_backward(watch, 256, 56, true); });
+  suite.add("gpu/fused_batch_norm_pool_bandwidth",
+            [](const Stopwatch& watch) { return batch_norm_pool(watch, false); });
+  suite.add("gpu/fused_batch_norm_pool_backward_bandwidth",
+            [](const Stopwatch& watch) { return batch_norm_pool(watch, true); });
   suite.add("gpu/fused_cross_entropy_bandwidth", cross_entropy);
   suite.add("gpu/fused_embedding_gradient_bandwidth", embedding_gradient);
   suite.add("gpu/fused_embedding_gradient_vs_libtorch", embedding_gradient_against_libtorch);

@@ -29,6 +29,7 @@ SessionOptions session_options(const GpuTask& task) {
   if (without == "convolutions") options.fusion.convolutions = false;
   if (without == "cudnn_choice") options.fusion.cudnn_choice = false;
   if (without == "few_channels") options.fusion.few_channels = false;
+  if (without == "norm_pool") options.fusion.norm_pool = false;
   if (without == "pointwise") options.fusion.pointwise = false;
   if (without == "updates") options.fusion.updates = false;
   if (without == "memsets") options.fusion.memsets = false;

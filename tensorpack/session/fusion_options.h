@@ -26,6 +26,7 @@ struct FusionOptions {
   bool few_channels = true;   ///< gradients of filters over few channels, if small
   bool layer_norm = true;     ///< with the residual, the casts and the sums around it
   bool max_pool = true;       ///< with places of a byte instead of indices of eight
+  bool norm_pool = true;      ///< max pooling behind batch norm and relu, both ways
   bool pointwise = true;      ///< chains of them, sums over chains, gradients of words
   bool updates = true;        ///< read gradients of 16 bits as they are
   bool batch_casts = true;    ///< many small casts as one operator
@@ -44,6 +45,7 @@ struct FusionOptions {
             .few_channels = false,
             .layer_norm = false,
             .max_pool = false,
+            .norm_pool = false,
             .pointwise = false,
             .updates = false,
             .batch_casts = false,

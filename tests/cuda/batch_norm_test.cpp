@@ -7,6 +7,7 @@
 
 #include <limits>
 
+#include "tensorpack/cuda/kernels/batch_norm_pool.h"
 #include "tests/cuda/host_device.h"
 #include "tests/cuda/kernel_cases.h"
 
@@ -30,6 +31,36 @@ TEST(BatchNormKernelTest, TwoThatAreAddedGiveWhatTheUnfusedOperatorsGive) {
     SCOPED_TRACE(c10::str(at::IntArrayRef(of.sizes), " ", of.type));
     expect_added_batch_norms_as_unfused(of, launcher, at::kCPU);
   }
+}
+
+TEST(BatchNormKernelTest, PoolingGivesWhatTheUnfusedOperatorsGive) {
+  const HostLauncher launcher;
+  for (const MaxPoolCase& of : max_pool_cases()) {
+    if (of.sizes[2] == 1) continue;  // one number has no variance
+    SCOPED_TRACE(c10::str(at::IntArrayRef(of.sizes), " ", of.type));
+    expect_batch_norm_pool_as_unfused(of, launcher, at::kCPU);
+  }
+}
+
+TEST(BatchNormKernelTest, PoolingKeepsNotANumber) {
+  const HostLauncher launcher;
+  const at::Tensor counters = make_counters(at::kCPU);
+  const at::Tensor x = at::randn({1, 4, 6, 6}).contiguous(at::MemoryFormat::ChannelsLast);
+  x[0][1][2][3] = std::numeric_limits<float>::quiet_NaN();
+  x[0][2][0][0] = std::numeric_limits<float>::infinity();
+  const PoolWindow window{{3, 3}, {2, 2}, {1, 1}};
+  const BatchNormPoolResults found = batch_norm_pool({.input = x}, window, counters, launcher);
+  EXPECT_TRUE(found.y.select(1, 0).isfinite().all().item<bool>());
+  EXPECT_TRUE(found.y.select(1, 1).isnan().all().item<bool>());
+  EXPECT_TRUE(found.y.select(1, 2).isnan().any().item<bool>());
+  const auto [dx, dw, db] = batch_norm_pool_backward({.grad = at::ones_like(found.y),
+                                                      .input = x,
+                                                      .taken = found.taken,
+                                                      .places = found.places,
+                                                      .statistics = found.statistics},
+                                                     window, counters, launcher);
+  EXPECT_TRUE(dx.select(1, 1).isnan().all().item<bool>());
+  EXPECT_TRUE(dx.select(1, 3).isfinite().all().item<bool>());
 }
 
 TEST(BatchNormKernelTest, NotANumberAndInfinityOfBothStay) {

@@ -193,6 +193,92 @@ TEST_F(BatchNormFusionTest, AnUpdateOfTheBiasInBetweenIsSeen) {
   EXPECT_EQ(find("tensorpack::batch_norm_act_backward").arguments[kMask].literal.toInt(), 3);
 }
 
+// ---- max pooling behind batch norm and relu
+
+class NormPoolFusionTest : public testing::Test {
+ protected:
+  using Network = std::function<at::Tensor(const at::Tensor& pooled)>;
+
+  // `unpooled` are readers of what is pooled.
+  void trace(const Network& network, const Network& unpooled = {}) {
+    trace_ = trace_of(input_, variables(), [&](const Tensors& in) -> NamedTensors {
+      const at::Tensor normalized = at::relu(norm_(in[0] * scale_));
+      at::Tensor cost = network(at::max_pool2d(normalized, {3, 3}, {2, 2}, {1, 1})).sum();
+      if (unpooled) cost = cost + unpooled(normalized).sum();
+      const auto grads = torch::autograd::grad({cost}, {scale_, norm_.gamma, norm_.beta});
+      return {{"cost", cost}, {"scale", grads[0]}, {"gamma", grads[1]}, {"beta", grads[2]}};
+    });
+    tensorpack::optimize(trace_, fetches_);
+    make_functional(trace_, at::kCPU);
+    fuse_batch_norm(trace_, at::kCPU);
+  }
+  Tensors variables() const {
+    Tensors all = norm_.variables();
+    all.push_back(scale_);
+    return all;
+  }
+  void expect_same_after_fusion(int poolings) {
+    const Tensors expected = outcome_of(trace_, input_, variables());
+    EXPECT_EQ(fuse_norm_pool(trace_, at::kCPU), poolings);
+    eliminate_dead_code(trace_, fetches_);
+    expect_close(expected, outcome_of(trace_, input_, variables()));
+    EXPECT_EQ(count(trace_, "tensorpack::batch_norm_pool"), poolings);
+    EXPECT_EQ(count(trace_, "tensorpack::batch_norm_pool_backward"), poolings);
+  }
+
+  Norm norm_;
+  at::Tensor scale_ = at::rand({1}).add_(0.5).set_requires_grad(true);
+  Tensors input_ = {at::randn({2, 8, 7, 6}).contiguous(at::MemoryFormat::ChannelsLast)};
+  std::vector<std::string> fetches_ = {"beta", "cost", "gamma", "scale"};
+  Trace trace_;
+};
+
+TEST_F(NormPoolFusionTest, WhatPoolingReadsIsNeverThere) {
+  trace([](const at::Tensor& pooled) { return pooled.square(); });
+  expect_same_after_fusion(1);
+  EXPECT_EQ(count(trace_, "tensorpack::batch_norm_act"), 0);
+  EXPECT_EQ(count(trace_, "tensorpack::batch_norm_act_backward"), 0);
+  EXPECT_EQ(count(trace_, "aten::max_pool2d_with_indices"), 0);
+  EXPECT_EQ(count(trace_, "aten::max_pool2d_with_indices_backward"), 0);
+}
+
+TEST_F(NormPoolFusionTest, TheSumOfGradientsBecomesPartOfIt) {
+  trace([](const at::Tensor& pooled) { return pooled.sin() * at::sigmoid(pooled); });
+  const int64_t sums = count(trace_, "aten::add.Tensor");
+  expect_same_after_fusion(1);
+  EXPECT_EQ(count(trace_, "aten::add.Tensor"), sums - 1);
+}
+
+TEST_F(NormPoolFusionTest, WhatIsReadElsewhereIsStillWritten) {
+  trace([](const at::Tensor& pooled) { return pooled.square(); },
+        [](const at::Tensor& normalized) { return normalized.exp(); });
+  expect_same_after_fusion(0);
+}
+
+TEST_F(NormPoolFusionTest, PoolingInBothDirectionsOrInNone) {
+  // Two backward passes go through it.
+  trace_ = trace_of(input_, variables(), [&](const Tensors& in) -> NamedTensors {
+    const at::Tensor pooled = at::max_pool2d(at::relu(norm_(in[0] * scale_)), {2, 2});
+    const auto first = torch::autograd::grad({pooled.sum()}, {scale_}, {}, true);
+    const auto second = torch::autograd::grad({pooled.square().sum()}, {scale_});
+    return {{"first", first[0]}, {"second", second[0]}};
+  });
+  fetches_ = {"first", "second"};
+  tensorpack::optimize(trace_, fetches_);
+  make_functional(trace_, at::kCPU);
+  fuse_batch_norm(trace_, at::kCPU);
+  expect_same_after_fusion(0);
+}
+
+TEST_F(NormPoolFusionTest, ItHasASwitch) {
+  for (const bool norm_pool : {true, false}) {
+    trace([](const at::Tensor& pooled) { return pooled.square(); });
+    cuda::optimize(trace_, fetches_, {.norm_pool = norm_pool, .device = at::kCPU});
+    EXPECT_EQ(count(trace_, "tensorpack::batch_norm_pool"), norm_pool ? 1 : 0);
+    EXPECT_EQ(count(trace_, "tensorpack::max_pool"), norm_pool ? 0 : 1);
+  }
+}
+
 TEST(BatchNormFusionLimitsTest, OtherLayoutsAndPredictionAreLeftAlone) {
   const Norm norm;
   const at::Tensor contiguous = at::randn({2, 8, 3, 3});

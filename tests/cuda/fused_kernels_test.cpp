@@ -163,6 +163,20 @@ TEST_F(FusedKernelsTest, MaxPoolGivesWhatTheUnfusedOperatorsGive) {
   }
 }
 
+TEST_F(FusedKernelsTest, PoolingWhatIsNormalisedGivesWhatTheUnfusedOperatorsGive) {
+  std::vector<MaxPoolCase> cases = max_pool_cases();
+  std::erase_if(cases, [](const MaxPoolCase& of) { return of.sizes[2] == 1; });
+  const PoolWindow window{{3, 3}, {2, 2}, {1, 1}};
+  for (const auto type : {c10::kFloat, c10::kBFloat16, c10::kHalf}) {
+    cases.push_back({{16, 64, 112, 112}, window, type});
+  }
+  cases.push_back({{3, 1030, 7, 9}, {{2, 2}, {2, 2}, {0, 0}}, c10::kBFloat16});
+  for (const MaxPoolCase& of : cases) {
+    SCOPED_TRACE(c10::str(at::IntArrayRef(of.sizes), " ", of.type));
+    expect_batch_norm_pool_as_unfused(of, *launcher_, at::kCUDA);
+  }
+}
+
 TEST_F(FusedKernelsTest, PointwiseChainsGiveWhatTheUnfusedOperatorsGive) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);

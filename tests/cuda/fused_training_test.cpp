@@ -94,8 +94,8 @@ TEST_F(FusedTrainingTest, ResidualNetworksLearnTheSame) {
                 },
                 precision,
                 {"tensorpack::batch_norm_act", "tensorpack::batch_norm_act_backward",
-                 "tensorpack::batch_norm_statistics", "tensorpack::max_pool",
-                 "tensorpack::max_pool_backward", "tensorpack::cross_entropy",
+                 "tensorpack::batch_norm_statistics", "tensorpack::batch_norm_pool",
+                 "tensorpack::batch_norm_pool_backward", "tensorpack::cross_entropy",
                  "tensorpack::filter_gradient"});
   }
 }

@@ -2,7 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "tensorpack/cuda/kernels/batch_norm.h"
+#include "tensorpack/cuda/kernels/batch_norm_pool.h"
 #include "tensorpack/cuda/kernels/layer_norm.h"
 #include "tests/cuda/kernel_cases.h"
 #include "tests/cuda/kernel_expectations.h"
@@ -197,6 +197,77 @@ void expect_added_batch_norms_as_unfused(const BatchNormCase& of, const Launcher
     b.output = bits;
     b.mask = ReluMask::kOfBits;
     EXPECT_TRUE(at::equal(std::get<0>(batch_norm_act_backward(b, counters, launcher)), dx));
+  }
+}
+
+void expect_batch_norm_pool_as_unfused(const MaxPoolCase& of, const Launcher& launcher,
+                                       c10::Device device) {
+  const Data d = make_data({of.sizes, of.type}, device);
+  const at::Tensor counters = make_counters(device);
+  const double tolerance = tolerance_of(of.type);
+  for (const bool affine : {true, false}) {
+    BatchNormArguments a = forward_of(d, affine, /*residual=*/false, /*relu=*/true);
+    if (affine) {
+      a.weight = d.weight.clone();
+      a.weight->narrow(0, 0, (of.sizes[1] + 1) / 2).neg_();
+      if (of.sizes[1] > 2) a.weight->narrow(0, 1, 1).zero_();
+    }
+    const BatchNormArguments reference = in_float(a);
+    BatchNormArguments one_by_one = a;
+    one_by_one.running_mean = a.running_mean->clone();
+    one_by_one.running_var = a.running_var->clone();
+    const BatchNormPoolResults found = batch_norm_pool(a, of.window, counters, launcher);
+    const BatchNormPoolResults expected = batch_norm_pool_unfused(reference, of.window);
+    const auto [y, mean, invstd, bits] = batch_norm_act(one_by_one, counters, launcher);
+    EXPECT_TRUE(at::equal(found.y, std::get<0>(max_pool(y, of.window, launcher))))
+        << "what both give, one after the other";
+    EXPECT_EQ(found.y.strides(), expected.y.strides());
+    expect_within(expected.y, found.y, tolerance, "y");
+    EXPECT_TRUE(at::equal(found.statistics.mean, mean));
+    EXPECT_TRUE(at::equal(found.statistics.invstd, invstd));
+    expect_within(*reference.running_var, *a.running_var, 2e-5, "running variance");
+    EXPECT_EQ(found.places.strides(), found.y.strides());
+    EXPECT_TRUE(at::equal(found.places.eq(kNowhere), found.y.le(0)));
+    // Its place is where the input lies that was taken.
+    const at::Tensor indices = indices_of(found.places, of.sizes[3], of.window);
+    const at::Tensor at_places =
+        a.input.reshape({of.sizes[0], of.sizes[1], -1})
+            .gather(2, indices.masked_fill(found.places.eq(kNowhere), 0).flatten(2))
+            .view(found.y.sizes());
+    const at::Tensor is_somewhere = found.places.ne(kNowhere);
+    EXPECT_TRUE(at::equal(at_places.masked_select(is_somewhere),
+                          found.taken.masked_select(is_somewhere)));
+    expect_zeros(counters);
+
+    const at::Tensor grad = at::randn(found.y.sizes())
+                                .to(of.type)
+                                .contiguous(at::MemoryFormat::ChannelsLast)
+                                .to(device);
+    for (const bool other : {false, true}) {
+      BatchNormPoolBackwardArguments b{.grad = grad,
+                                       .input = a.input,
+                                       .taken = found.taken,
+                                       .places = found.places,
+                                       .weight = a.weight,
+                                       .bias = a.bias,
+                                       .statistics = found.statistics};
+      if (other) b.other = grad.flip({2}).contiguous(at::MemoryFormat::ChannelsLast);
+      const auto [dx, dw, db] = batch_norm_pool_backward(b, of.window, counters, launcher);
+      BatchNormPoolBackwardArguments in_floats = b;
+      in_floats.grad = in_float(b.grad);
+      if (other) in_floats.other = in_float(*b.other);
+      in_floats.input = in_float(b.input);
+      const auto [dx0, dw0, db0] = batch_norm_pool_backward_unfused(in_floats, of.window);
+      expect_within(dx0, dx, other ? 2 * tolerance : tolerance, "gradient of x");
+      EXPECT_EQ(dx.strides(), a.input.strides());
+      if (affine) {
+        expect_within(dw0, dw, other ? tolerance : 1e-4, "gradient of the weight");
+        expect_within(db0, db, other ? tolerance : 1e-4, "gradient of the bias");
+      }
+      expect_zeros(counters);
+      const auto again = batch_norm_pool_backward(b, of.window, counters, launcher);
+      EXPECT_TRUE(at::equal(std::get<0>(again), dx)) << "other bits";
+    }
   }
 }
 

@@ -100,6 +100,54 @@ BatchNormStatistics launch_statistics(const at::Tensor& input, const ColumnPlan&
   return found;
 }
 
+// The first pass of the backward pass, which sums, and writes the gradient where relu let it pass if
+// it takes more than the one that is given to tell: it is written once rather than read twice.
+struct BackwardSums {
+  explicit BackwardSums(const BatchNormBackwardArguments& a) {
+    const bool has_bits = a.mask == ReluMask::kOfBits;
+    const auto prepared = [&](const at::Tensor& tensor) {
+      const at::Tensor laid_out = laid_out_like(a.input, tensor);
+      return has_bits ? aligned(laid_out) : laid_out;
+    };
+    input = prepared(a.input);
+    grad = prepared(a.grad);
+    if (is_given(a.other)) other = prepared(*a.other);
+    if (a.mask == ReluMask::kOfOutput) output = laid_out_like(a.input, *a.output);
+    if (has_bits) bits = *a.output;
+    if (a.keep_masked || other.defined() || has_bits || output.defined()) {
+      masked = at::empty_strided(a.input.sizes(), a.input.strides(), a.input.options());
+    }
+    const auto floats = a.input.options().dtype(at::kFloat);
+    weight_grad = at::empty({a.input.size(1)}, floats);
+    bias_grad = at::empty({a.input.size(1)}, floats);
+    std::vector<at::Tensor> matrices = {input, grad};
+    for (const at::Tensor& tensor : {other, output, masked}) {
+      if (tensor.defined()) matrices.push_back(tensor);
+    }
+    plan = plan_columns(matrices);
+    TP_ASSERT(!has_bits || plan.width == channels_of_byte(plan.type));
+    kernel = batch_norm_backward_sums(plan, a.mask, other.defined(), masked.defined());
+  }
+
+  void launch(const BatchNormBackwardArguments& a, const at::Tensor& counters,
+              const Launcher& launcher) const {
+    launcher.prepare(kernel);
+    const LaunchShape shape = plan.shape_of_sums(launcher.multiprocessors(), kBlocks);
+    const at::Tensor partial = partial_sums(plan, shape, input);
+    launcher(kernel, shape, data_of<void>(input), data_of<void>(grad), data_of<void>(other),
+             data_of<void>(output), data_of<void>(bits), data_of<void>(masked),
+             static_cast<long long>(plan.rows), static_cast<int>(plan.columns),
+             data_of<float>(a.mean), data_of<float>(a.invstd), data_of<float>(a.weight),
+             data_of<float>(a.bias), data_of<float>(weight_grad), data_of<float>(bias_grad),
+             data_of<void>(partial), data_of<void>(counters));
+  }
+
+  at::Tensor input, grad, other, output, bits;
+  at::Tensor masked, weight_grad, bias_grad;
+  ColumnPlan plan = {};
+  KernelSource kernel = {};
+};
+
 at::Tensor per_channel(const at::Tensor& values, const at::Tensor& input) {
   return input.dim() == 4 ? values.view({1, -1, 1, 1}) : values;
 }
@@ -175,52 +223,28 @@ BatchNormResults batch_norm_act(const BatchNormArguments& a, const at::Tensor& c
 
 BatchNormGradients batch_norm_act_backward(const BatchNormBackwardArguments& a,
                                            const at::Tensor& counters, const Launcher& launcher) {
-  const auto empty = [&] {
-    return at::empty_strided(a.input.sizes(), a.input.strides(), a.input.options());
-  };
-  const bool adds = is_given(a.other);
-  const bool has_bits = a.mask == ReluMask::kOfBits;
-  const auto prepared = [&](const at::Tensor& tensor) {
-    const at::Tensor laid_out = laid_out_like(a.input, tensor);
-    return has_bits ? aligned(laid_out) : laid_out;
-  };
-  const at::Tensor input = prepared(a.input);
-  const at::Tensor grad = prepared(a.grad);
-  const at::Tensor other = adds ? prepared(*a.other) : at::Tensor();
-  const at::Tensor output =
-      a.mask == ReluMask::kOfOutput ? laid_out_like(a.input, *a.output) : at::Tensor();
-  // What takes more than the one gradient to tell is written once rather than read twice.
-  const bool stores = a.keep_masked || adds || has_bits || a.mask == ReluMask::kOfOutput;
-  const at::Tensor masked = stores ? empty() : at::Tensor();
-  const at::Tensor result = empty();
-  const auto floats = a.input.options().dtype(at::kFloat);
-  const at::Tensor weight_grad = at::empty({a.input.size(1)}, floats);
-  const at::Tensor bias_grad = at::empty({a.input.size(1)}, floats);
-
-  std::vector<at::Tensor> matrices = {input, grad, result};
-  for (const at::Tensor& tensor : {other, output, masked}) {
-    if (tensor.defined()) matrices.push_back(tensor);
-  }
-  const ColumnPlan plan = plan_columns(matrices);
-  TP_ASSERT(!has_bits || plan.width == channels_of_byte(plan.type));
-  const KernelSource first = batch_norm_backward_sums(plan, a.mask, adds, stores);
-  const KernelSource second = batch_norm_backward_result(plan, stores ? ReluMask::kNone : a.mask);
-  launcher.prepare(first);
-  launcher.prepare(second);
-  const LaunchShape sums = plan.shape_of_sums(launcher.multiprocessors(), kBlocks);
-  const at::Tensor partial = partial_sums(plan, sums, a.input);
-  const auto rows = static_cast<long long>(plan.rows);
-  const auto columns = static_cast<int>(plan.columns);
-  launcher(first, sums, data_of<void>(input), data_of<void>(grad), data_of<void>(other),
-           data_of<void>(output), has_bits ? data_of<void>(a.output) : nullptr,
-           data_of<void>(masked), rows, columns, data_of<float>(a.mean), data_of<float>(a.invstd),
-           data_of<float>(a.weight), data_of<float>(a.bias), data_of<float>(weight_grad),
-           data_of<float>(bias_grad), data_of<void>(partial), data_of<void>(counters));
-  launcher(second, plan.shape(launcher.multiprocessors(), kBlocks), data_of<void>(input),
-           data_of<void>(stores ? masked : grad), data_of<void>(result), rows, columns,
+  const BackwardSums sums(a);
+  const at::Tensor result =
+      at::empty_strided(a.input.sizes(), a.input.strides(), a.input.options());
+  const ColumnPlan& plan = sums.plan;
+  const KernelSource kernel =
+      batch_norm_backward_result(plan, sums.masked.defined() ? ReluMask::kNone : a.mask);
+  launcher.prepare(kernel);
+  sums.launch(a, counters, launcher);
+  launcher(kernel, plan.shape(launcher.multiprocessors(), kBlocks), data_of<void>(sums.input),
+           data_of<void>(sums.masked.defined() ? sums.masked : sums.grad), data_of<void>(result),
+           static_cast<long long>(plan.rows), static_cast<int>(plan.columns),
            data_of<float>(a.mean), data_of<float>(a.invstd), data_of<float>(a.weight),
-           data_of<float>(a.bias), data_of<float>(weight_grad), data_of<float>(bias_grad));
-  return {result, weight_grad, bias_grad, a.keep_masked ? masked : at::Tensor()};
+           data_of<float>(a.bias), data_of<float>(sums.weight_grad),
+           data_of<float>(sums.bias_grad));
+  return {result, sums.weight_grad, sums.bias_grad, a.keep_masked ? sums.masked : at::Tensor()};
+}
+
+BatchNormSums batch_norm_backward_sums(const BatchNormBackwardArguments& a,
+                                       const at::Tensor& counters, const Launcher& launcher) {
+  const BackwardSums sums(a);
+  sums.launch(a, counters, launcher);
+  return {sums.weight_grad, sums.bias_grad, sums.masked};
 }
 
 at::Tensor batch_norm_act_again(const BatchNormArguments& a, const BatchNormStatistics& statistics,

@@ -43,6 +43,9 @@ struct BatchNormApply {
   bool bits = false;
 };
 
+/// Device code, after column_head(): Normal, which normalises the columns of a thread.
+std::string normal_columns();
+
 KernelSource batch_norm_statistics(const ColumnPlan& plan);
 KernelSource batch_norm_apply(const ColumnPlan& plan, const BatchNormApply& what);
 KernelSource batch_norm_backward_sums(const ColumnPlan& plan, ReluMask mask, bool other,
@@ -85,11 +88,20 @@ using BatchNormResults = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tens
 /// The gradients of input, weight and bias, and what keep_masked asks for.
 using BatchNormGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
+/// What the first pass of the backward pass finds.
+struct BatchNormSums {
+  at::Tensor weight_grad, bias_grad;
+  at::Tensor masked;  // the gradient where relu let it pass, if the first pass wrote it
+};
+
 /// By kernels of ours. `counters` are those of make_counters().
 BatchNormResults batch_norm_act(const BatchNormArguments& arguments, const at::Tensor& counters,
                                 const Launcher& launcher);
 BatchNormGradients batch_norm_act_backward(const BatchNormBackwardArguments& arguments,
                                            const at::Tensor& counters, const Launcher& launcher);
+/// The first pass of it.
+BatchNormSums batch_norm_backward_sums(const BatchNormBackwardArguments& arguments,
+                                       const at::Tensor& counters, const Launcher& launcher);
 at::Tensor batch_norm_act_again(const BatchNormArguments& arguments,
                                 const BatchNormStatistics& statistics, const Launcher& launcher);
 BatchNormStatistics batch_norm_statistics(const BatchNormArguments& arguments,

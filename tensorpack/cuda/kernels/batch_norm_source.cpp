@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include "tensorpack/cuda/kernels/batch_norm.h"
-#include "tensorpack/cuda/kernels/prelude.h"
 
 namespace tensorpack::cuda {
 namespace {
@@ -208,12 +207,6 @@ batch_norm_backward_result(const T* __restrict__ x, const T* __restrict__ grad,
 }
 )cuda";
 
-// What the kernels of one tensor have in common.
-std::string head(const ColumnPlan& plan, int unroll) {
-  return prelude() + fmt::format("using T = {};\nconstexpr int W = {}, U = {}, kThreads = {};\n",
-                                 kernel_type(plan.type), plan.width, unroll, ColumnPlan::kThreads);
-}
-
 // Rows that a thread has in flight, as measured on an H200 over the shapes of ResNet-50; more take
 // registers, and with them the second block of a multiprocessor.
 constexpr int kUnrollOfStatistics = 4;
@@ -230,14 +223,16 @@ std::string mask_constants(ReluMask mask) {
 
 }  // namespace
 
+std::string normal_columns() { return kNormal; }
+
 KernelSource batch_norm_statistics(const ColumnPlan& plan) {
   return {"batch_norm_statistics",
-          head(plan, kUnrollOfStatistics) + column_sums() + column_rows() + kStatistics};
+          column_head(plan, kUnrollOfStatistics) + column_sums() + column_rows() + kStatistics};
 }
 
 KernelSource batch_norm_apply(const ColumnPlan& plan, const BatchNormApply& what) {
   return {"batch_norm_apply",
-          head(plan, kUnroll) +
+          column_head(plan, kUnroll) +
               fmt::format("constexpr bool kResidual = {}, kNormalizesResidual = {}, kRelu = {}, "
                           "kBits = {};\n",
                           what.residual, what.normalizes_residual, what.relu, what.bits) +
@@ -247,14 +242,14 @@ KernelSource batch_norm_apply(const ColumnPlan& plan, const BatchNormApply& what
 KernelSource batch_norm_backward_sums(const ColumnPlan& plan, ReluMask mask, bool other,
                                       bool store) {
   return {"batch_norm_backward_sums",
-          head(plan, unroll_of_sums(plan)) + mask_constants(mask) +
+          column_head(plan, unroll_of_sums(plan)) + mask_constants(mask) +
               fmt::format("constexpr bool kOther = {}, kStore = {};\n", other, store) +
               column_sums() + column_rows() + kNormal + kBackwardSums};
 }
 
 KernelSource batch_norm_backward_result(const ColumnPlan& plan, ReluMask mask) {
   return {"batch_norm_backward_result",
-          head(plan, kUnroll) + mask_constants(mask) + column_rows() + kNormal + kBackwardResult};
+          column_head(plan, kUnroll) + mask_constants(mask) + column_rows() + kNormal + kBackwardResult};
 }
 
 }  // namespace tensorpack::cuda

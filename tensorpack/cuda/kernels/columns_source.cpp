@@ -9,7 +9,10 @@
 // values of the first row, because those about zero lose everything when the mean is large. A
 // second pass over the rows begins with the last one: the caches still hold the end of what the
 // first read.
+#include <fmt/format.h>
+
 #include "tensorpack/cuda/kernels/columns.h"
+#include "tensorpack/cuda/kernels/prelude.h"
 
 namespace tensorpack::cuda {
 namespace {
@@ -107,6 +110,10 @@ __device__ __forceinline__ int first_column() { return (blockIdx.x * blockDim.x 
 
 }  // namespace
 
+std::string column_head(const ColumnPlan& plan, int unroll) {
+  return prelude() + fmt::format("using T = {};\nconstexpr int W = {}, U = {}, kThreads = {};\n",
+                                 kernel_type(plan.type), plan.width, unroll, ColumnPlan::kThreads);
+}
 std::string column_sums() { return kCombine; }
 std::string column_rows() { return kRows; }
 

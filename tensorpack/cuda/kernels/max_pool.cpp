@@ -12,8 +12,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "tensorpack/cuda/kernels/columns.h"
 #include "tensorpack/cuda/kernels/prelude.h"
+#include "tensorpack/cuda/kernels/sizes.h"
 
 namespace tensorpack::cuda {
 namespace {
@@ -67,22 +67,32 @@ max_pool(const T* __restrict__ x, T* __restrict__ y, unsigned char* __restrict__
 }
 )cuda";
 
-// A thread computes W channels of TH x TW places at a time, which are part of the same windows.
-constexpr const char* kBackward = R"cuda(
+// TH x TW places that are part of the same windows, counted from the beginning of the padding.
+constexpr const char* kTiles = R"cuda(
 constexpr int kTilesDown = (H + PH + TH - 1) / TH, kTilesAcross = (WIDTH + PW + TW - 1) / TW;
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-max_pool_backward(const T* __restrict__ grad, const unsigned char* __restrict__ places,
-                  T* __restrict__ result, int N) {
-  const Index count = (Index)N * kTilesDown * kTilesAcross * (C / W);
-  for (Index t = (Index)blockIdx.x * kThreads + threadIdx.x; t < count;
-       t += (Index)gridDim.x * kThreads) {
-    const int c = (int)(t % (C / W)) * W;
-    const Index tile = t / (C / W), line = tile / kTilesAcross;
-    // Places are counted from the beginning of the padding.
-    const int left = (int)(tile % kTilesAcross) * TW, top = (int)(line % kTilesDown) * TH;
-    const Index n = line / kTilesDown;
-    float sum[TH * TW][W] = {};
+struct Tile {
+  Index n;
+  int top, left;
+  __device__ __forceinline__ explicit Tile(Index tile)
+      : n(tile / kTilesAcross / kTilesDown),
+        top((int)(tile / kTilesAcross % kTilesDown) * TH),
+        left((int)(tile % kTilesAcross) * TW) {}
+
+  __device__ __forceinline__ bool has_place(int a) const {
+    const int h = top + a / TW - PH, w = left + a % TW - PW;
+    return h >= 0 && h < H && w >= 0 && w < WIDTH;
+  }
+  // Of the first channel; that of another place for one that is not there.
+  __device__ __forceinline__ Index offset(int a) const {
+    const int h = min(max(top + a / TW - PH, 0), H - 1);
+    const int w = min(max(left + a % TW - PW, 0), WIDTH - 1);
+    return ((n * H + h) * WIDTH + w) * C;
+  }
+
+  __device__ __forceinline__ void add_windows(const T* __restrict__ grad,
+                                              const unsigned char* __restrict__ places, int c,
+                                              float (&sum)[TH * TW][W]) const {
     // From the last window that may hold these places to the first.
 #pragma unroll
     for (int i = 0; i < (KH + SH - 1) / SH; ++i) {
@@ -105,34 +115,39 @@ max_pool_backward(const T* __restrict__ grad, const unsigned char* __restrict__ 
         }
       }
     }
+  }
+};
+)cuda";
+
+// A thread computes W channels of a tile at a time.
+constexpr const char* kBackward = R"cuda(
+extern "C" __global__ void __launch_bounds__(kThreads)
+max_pool_backward(const T* __restrict__ grad, const unsigned char* __restrict__ places,
+                  T* __restrict__ result, int N) {
+  const Index count = (Index)N * kTilesDown * kTilesAcross * (C / W);
+  for (Index t = (Index)blockIdx.x * kThreads + threadIdx.x; t < count;
+       t += (Index)gridDim.x * kThreads) {
+    const int c = (int)(t % (C / W)) * W;
+    const Tile tile(t / (C / W));
+    float sum[TH * TW][W] = {};
+    tile.add_windows(grad, places, c, sum);
 #pragma unroll
     for (int a = 0; a < TH * TW; ++a) {
-      const int h = top + a / TW - PH, w = left + a % TW - PW;
-      if (h < 0 || h >= H || w < 0 || w >= WIDTH) continue;
-      store<W>(result + ((n * H + h) * WIDTH + w) * C + c, sum[a]);
+      if (tile.has_place(a)) store<W>(result + tile.offset(a) + c, sum[a]);
     }
   }
 }
 )cuda";
 
-// Of the places that a thread of the backward pass computes. More would take too many registers.
+// Along one side of a tile. More would take too many registers.
 int64_t places_across(int64_t stride) { return stride <= 2 ? stride : 1; }
 
 std::string head(const ColumnPlan& plan, const PoolWindow& window, at::IntArrayRef input,
                  at::IntArrayRef output) {
-  // Divisions of 64 bits take longer than the memory.
-  const int64_t elements = std::max(c10::multiply_integers(input), c10::multiply_integers(output));
-  const bool is_small = elements < std::numeric_limits<int>::max() / 2;
-  return prelude() + fmt::format("using Index = {};\n", is_small ? "int" : "long long") +
-         fmt::format(
-             "using T = {};\nconstexpr int W = {}, kThreads = {};\n"
-             "constexpr int C = {}, H = {}, WIDTH = {}, OH = {}, OW = {};\n"
-             "constexpr int KH = {}, KW = {}, SH = {}, SW = {}, PH = {}, PW = {}, TH = {}, TW = "
-             "{};\n",
-             kernel_type(plan.type), plan.width, kThreads, plan.columns, input[2], input[3],
-             output[2], output[3], window.kernel[0], window.kernel[1], window.stride[0],
-             window.stride[1], window.padding[0], window.padding[1],
-             places_across(window.stride[0]), places_across(window.stride[1]));
+  return prelude() +
+         fmt::format("using T = {};\nconstexpr int W = {}, kThreads = {};\n",
+                     kernel_type(plan.type), plan.width, kThreads) +
+         pool_constants(window, input, output);
 }
 
 LaunchShape shape_for(int64_t elements, const ColumnPlan& plan, const Launcher& launcher) {
@@ -156,6 +171,28 @@ std::vector<int64_t> PoolWindow::output_size(at::IntArrayRef input) const {
   return {input[0], input[1], along(0), along(1)};
 }
 
+int64_t PoolWindow::tiles(at::IntArrayRef input) const {
+  const auto along = [&](size_t i) {
+    return divide_up(input[i + 2] + padding[i], places_across(stride[i]));
+  };
+  return input[0] * along(0) * along(1);
+}
+
+std::string pool_constants(const PoolWindow& window, at::IntArrayRef input,
+                           at::IntArrayRef output) {
+  // Divisions of 64 bits take longer than the memory.
+  const int64_t elements = std::max(c10::multiply_integers(input), c10::multiply_integers(output));
+  const bool is_small = elements < std::numeric_limits<int>::max() / 2;
+  return fmt::format(
+      "using Index = {};\nconstexpr int C = {}, H = {}, WIDTH = {}, OH = {}, OW = {};\n"
+      "constexpr int KH = {}, KW = {}, SH = {}, SW = {}, PH = {}, PW = {}, TH = {}, TW = {};\n",
+      is_small ? "int" : "long long", input[1], input[2], input[3], output[2], output[3],
+      window.kernel[0], window.kernel[1], window.stride[0], window.stride[1], window.padding[0],
+      window.padding[1], places_across(window.stride[0]), places_across(window.stride[1]));
+}
+
+std::string pool_tiles() { return kTiles; }
+
 std::tuple<at::Tensor, at::Tensor> max_pool(const at::Tensor& input, const PoolWindow& window,
                                             const Launcher& launcher) {
   const std::vector<int64_t> size = window.output_size(input.sizes());
@@ -175,42 +212,49 @@ at::Tensor max_pool_backward(const at::Tensor& grad_, const at::Tensor& places,
   const at::Tensor result = empty_image(input_size, grad.options());
   const ColumnPlan plan = plan_columns({result, grad});
   const KernelSource kernel{"max_pool_backward",
-                            head(plan, window, input_size, grad.sizes()) + kBackward};
-  const int64_t elements =
-      result.numel() / (places_across(window.stride[0]) * places_across(window.stride[1]));
+                            head(plan, window, input_size, grad.sizes()) + kTiles + kBackward};
+  const int64_t elements = window.tiles(input_size) * plan.columns;
   launcher(kernel, shape_for(elements, plan, launcher), grad.data_ptr(), places.data_ptr(),
            result.data_ptr(), static_cast<int>(input_size[0]));
   return result;
+}
+
+namespace {
+
+// Where the windows begin, as numbers of rows or columns.
+at::Tensor beginnings(int64_t count, size_t side, const PoolWindow& window,
+                      const at::TensorOptions& options) {
+  return at::arange(count, options) * window.stride[side] - window.padding[side];
+}
+
+}  // namespace
+
+at::Tensor indices_of(const at::Tensor& places, int64_t width, const PoolWindow& window) {
+  const at::Tensor place = places.to(at::kLong);
+  const at::Tensor top = beginnings(place.size(2), 0, window, place.options()).view({-1, 1});
+  const at::Tensor left = beginnings(place.size(3), 1, window, place.options());
+  return (at::floor_divide(place, window.kernel[1]) + top) * width +
+         at::remainder(place, window.kernel[1]) + left;
+}
+
+at::Tensor places_of(const at::Tensor& indices, int64_t width, const PoolWindow& window) {
+  const at::Tensor top = beginnings(indices.size(2), 0, window, indices.options()).view({-1, 1});
+  const at::Tensor left = beginnings(indices.size(3), 1, window, indices.options());
+  const at::Tensor row = at::floor_divide(indices, width) - top;
+  const at::Tensor column = at::remainder(indices, width) - left;
+  return (row * window.kernel[1] + column).to(at::kByte);
 }
 
 std::tuple<at::Tensor, at::Tensor> max_pool_unfused(const at::Tensor& input,
                                                     const PoolWindow& window) {
   const auto [y, indices] =
       at::max_pool2d_with_indices(input, window.kernel, window.stride, window.padding);
-  // From the place in the image to that in the window.
-  const int64_t width = input.size(3);
-  const at::Tensor top =
-      (at::arange(y.size(2), indices.options()) * window.stride[0] - window.padding[0])
-          .view({1, 1, -1, 1});
-  const at::Tensor left =
-      (at::arange(y.size(3), indices.options()) * window.stride[1] - window.padding[1])
-          .view({1, 1, 1, -1});
-  const at::Tensor row = at::floor_divide(indices, width) - top;
-  const at::Tensor column = at::remainder(indices, width) - left;
-  return {y, (row * window.kernel[1] + column).to(at::kByte)};
+  return {y, places_of(indices, input.size(3), window)};
 }
 
 at::Tensor max_pool_backward_unfused(const at::Tensor& grad, const at::Tensor& places,
                                      at::IntArrayRef input_size, const PoolWindow& window) {
-  const at::Tensor place = places.to(at::kLong);
-  const at::Tensor top =
-      (at::arange(grad.size(2), place.options()) * window.stride[0] - window.padding[0])
-          .view({1, 1, -1, 1});
-  const at::Tensor left =
-      (at::arange(grad.size(3), place.options()) * window.stride[1] - window.padding[1])
-          .view({1, 1, 1, -1});
-  const at::Tensor indices = (at::floor_divide(place, window.kernel[1]) + top) * input_size[3] +
-                             at::remainder(place, window.kernel[1]) + left;
+  const at::Tensor indices = indices_of(places, input_size[3], window);
   const at::Tensor input = empty_image(input_size, grad.options());
   return at::max_pool2d_with_indices_backward(grad, input, window.kernel, window.stride,
                                               window.padding, {1, 1}, false,

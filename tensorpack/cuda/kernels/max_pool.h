@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "tensorpack/cuda/kernels/columns.h"
 #include "tensorpack/cuda/kernels/launcher.h"
 
 namespace tensorpack::cuda {
@@ -23,7 +24,19 @@ struct PoolWindow {
   /// A place in the window must fit into a byte.
   bool is_small() const { return kernel[0] * kernel[1] <= 255; }
   std::vector<int64_t> output_size(at::IntArrayRef input) const;
+  /// Of an image of that size: pieces of a few places that are part of the same windows.
+  int64_t tiles(at::IntArrayRef input) const;
 };
+
+/// Device code: the sizes of images and windows.
+std::string pool_constants(const PoolWindow& window, at::IntArrayRef input, at::IntArrayRef output);
+/// Device code, after those and column_head(): Tile, a place of which has_place(), and whose
+/// add_windows() adds up what the windows that took a place give to it.
+std::string pool_tiles();
+
+/// From places in windows to those in images of that width, and back. By libtorch's operators.
+at::Tensor indices_of(const at::Tensor& places, int64_t width, const PoolWindow& window);
+at::Tensor places_of(const at::Tensor& indices, int64_t width, const PoolWindow& window);
 
 /// By kernels of ours: the maxima and a byte for the place of each.
 std::tuple<at::Tensor, at::Tensor> max_pool(const at::Tensor& input, const PoolWindow& window,

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tensorpack/cuda/kernels/batch_norm.h"
+#include "tensorpack/cuda/kernels/batch_norm_pool.h"
 #include "tensorpack/cuda/kernels/bias_relu.h"
 #include "tensorpack/cuda/kernels/cast.h"
 #include "tensorpack/cuda/kernels/column_sum.h"
@@ -118,6 +119,52 @@ BatchNormGradients run_batch_norm_act_backward(const at::Tensor& grad, const May
         return batch_norm_act_backward(arguments, counters, launcher);
       },
       [&] { return batch_norm_act_backward_unfused(arguments); });
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> run_batch_norm_pool(
+    const at::Tensor& input, const MaybeTensor& weight, const MaybeTensor& bias,
+    const MaybeTensor& running_mean, const MaybeTensor& running_var, const at::Tensor& counters,
+    double momentum, double epsilon, at::IntArrayRef kernel, at::IntArrayRef stride,
+    at::IntArrayRef padding) {
+  const BatchNormArguments arguments{.input = input,
+                                     .weight = weight,
+                                     .bias = bias,
+                                     .running_mean = running_mean,
+                                     .running_var = running_var,
+                                     .momentum = momentum,
+                                     .epsilon = epsilon};
+  const PoolWindow window{kernel.vec(), stride.vec(), padding.vec()};
+  const BatchNormPoolResults results = choose(
+      input,
+      [&](const Launcher& launcher) {
+        return batch_norm_pool(arguments, window, counters, launcher);
+      },
+      [&] { return batch_norm_pool_unfused(arguments, window); });
+  return {results.y, results.statistics.mean, results.statistics.invstd, results.taken,
+          results.places};
+}
+
+BatchNormPoolGradients run_batch_norm_pool_backward(
+    const at::Tensor& grad, const MaybeTensor& other, const at::Tensor& input,
+    const at::Tensor& taken, const at::Tensor& places, const MaybeTensor& weight,
+    const MaybeTensor& bias, const at::Tensor& mean, const at::Tensor& invstd,
+    const at::Tensor& counters, at::IntArrayRef kernel, at::IntArrayRef stride,
+    at::IntArrayRef padding) {
+  const BatchNormPoolBackwardArguments arguments{.grad = grad,
+                                                 .other = other,
+                                                 .input = input,
+                                                 .taken = taken,
+                                                 .places = places,
+                                                 .weight = weight,
+                                                 .bias = bias,
+                                                 .statistics = {mean, invstd}};
+  const PoolWindow window{kernel.vec(), stride.vec(), padding.vec()};
+  return choose(
+      input,
+      [&](const Launcher& launcher) {
+        return batch_norm_pool_backward(arguments, window, counters, launcher);
+      },
+      [&] { return batch_norm_pool_backward_unfused(arguments, window); });
 }
 
 std::tuple<at::Tensor, at::Tensor> run_batch_norm_statistics(const at::Tensor& input,
@@ -318,6 +365,8 @@ bool launches_kernels(const c10::OperatorHandle& op) {
       "batch_norm_act",
       "batch_norm_act_again",
       "batch_norm_act_backward",
+      "batch_norm_pool",
+      "batch_norm_pool_backward",
       "batch_norm_statistics",
       "bias_relu",
       "bias_relu_backward",
@@ -349,6 +398,12 @@ c10::OperatorHandle batch_norm_act_again_operator() {
 }
 c10::OperatorHandle batch_norm_act_backward_operator() {
   return find_operator("tensorpack::batch_norm_act_backward");
+}
+c10::OperatorHandle batch_norm_pool_operator() {
+  return find_operator("tensorpack::batch_norm_pool");
+}
+c10::OperatorHandle batch_norm_pool_backward_operator() {
+  return find_operator("tensorpack::batch_norm_pool_backward");
 }
 c10::OperatorHandle batch_norm_statistics_operator() {
   return find_operator("tensorpack::batch_norm_statistics");
@@ -404,6 +459,14 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
       "Tensor? weight, Tensor? bias, Tensor mean, Tensor invstd, Tensor counters, int mask, "
       "bool keep_masked) -> (Tensor, Tensor, Tensor, Tensor)");
   library.def(
+      "batch_norm_pool(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!)? running_mean, "
+      "Tensor(b!)? running_var, Tensor counters, float momentum, float eps, int[] kernel, "
+      "int[] stride, int[] padding) -> (Tensor, Tensor, Tensor, Tensor, Tensor)");
+  library.def(
+      "batch_norm_pool_backward(Tensor grad, Tensor? other, Tensor input, Tensor taken, "
+      "Tensor places, Tensor? weight, Tensor? bias, Tensor mean, Tensor invstd, Tensor counters, "
+      "int[] kernel, int[] stride, int[] padding) -> (Tensor, Tensor, Tensor)");
+  library.def(
       "batch_norm_statistics(Tensor input, Tensor(a!)? running_mean, Tensor(b!)? running_var, "
       "Tensor counters, float momentum, float eps) -> (Tensor, Tensor)");
   library.def("bias_relu(Tensor input, Tensor bias) -> Tensor");
@@ -449,6 +512,8 @@ TORCH_LIBRARY_IMPL(tensorpack, CompositeExplicitAutograd, library) {
   library.impl("batch_norm_act", run_batch_norm_act);
   library.impl("batch_norm_act_again", run_batch_norm_act_again);
   library.impl("batch_norm_act_backward", run_batch_norm_act_backward);
+  library.impl("batch_norm_pool", run_batch_norm_pool);
+  library.impl("batch_norm_pool_backward", run_batch_norm_pool_backward);
   library.impl("batch_norm_statistics", run_batch_norm_statistics);
   library.impl("bias_relu", run_bias_relu);
   library.impl("bias_relu_backward", run_bias_relu_backward);

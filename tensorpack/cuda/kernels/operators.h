@@ -13,6 +13,8 @@ bool launches_kernels(const c10::OperatorHandle& op);
 c10::OperatorHandle batch_norm_act_operator();
 c10::OperatorHandle batch_norm_act_again_operator();
 c10::OperatorHandle batch_norm_act_backward_operator();
+c10::OperatorHandle batch_norm_pool_operator();
+c10::OperatorHandle batch_norm_pool_backward_operator();
 c10::OperatorHandle batch_norm_statistics_operator();
 c10::OperatorHandle bias_relu_operator();
 c10::OperatorHandle bias_relu_backward_operator();

@@ -35,23 +35,6 @@ bool is_matrix(const TraceEditor& editor, ValueId id, c10::DeviceType device) {
          value.sizes[1] <= kCounters * 32;  // blocks side by side, at one column a thread
 }
 
-// The only reader of a value that nothing else sees; -1 if it is not so.
-int32_t only_reader(const TraceEditor& editor, ValueId id) {
-  return editor.is_private(id) && editor.readers(id).size() == 1 ? editor.readers(id)[0] : -1;
-}
-
-// If the node adds something of the same geometry to `id`, that; else kNoValue.
-ValueId addend(const TraceEditor& editor, const Node& node, ValueId id) {
-  if (!is_op(node, "aten::add.Tensor") || !is_number(node, 2, 1)) return kNoValue;
-  const ValueId a = tensor_at(node, 0), b = tensor_at(node, 1);
-  if (a == b || a == kNoValue || b == kNoValue) return kNoValue;
-  if (!is_same_geometry(editor.value(a), editor.value(b)) ||
-      !is_same_geometry(editor.value(a), editor.value(result_at(node, 0)))) {
-    return kNoValue;
-  }
-  return a == id ? b : b == id ? a : kNoValue;
-}
-
 class BatchNormFusion {
  public:
   BatchNormFusion(Trace& trace, c10::DeviceType device) : editor_(trace), device_(device) {}

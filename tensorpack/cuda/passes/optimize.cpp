@@ -20,6 +20,7 @@ void fuse(Trace& trace, const std::vector<std::string>& fetches, const FusionOpt
   if (options.bias_relu) fused += fuse_bias_relu(trace, options.device);
   if (options.layer_norm) fused += fuse_layer_norm(trace, options.device);
   if (options.cross_entropy) fused += fuse_cross_entropy(trace, options.device);
+  if (options.norm_pool) fuse_norm_pool(trace, options.device);  // into what is counted already
   if (options.max_pool) fused += fuse_max_pool(trace, options.device);
   if (options.pointwise) {
     fused += fuse_embedding_gradient(trace, options.device);

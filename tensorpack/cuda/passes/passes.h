@@ -61,6 +61,11 @@ int fuse_layer_norm(Trace& trace, c10::DeviceType device = c10::kCUDA);
 /// Puts pooling with small places in place of libtorch's, forward and backward; returns how many.
 int fuse_max_pool(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
+/// Has batch norm and relu, forward and backward, work on what the max pooling behind them takes;
+/// returns how many poolings became part of them. Comes after fuse_batch_norm() and before
+/// fuse_max_pool(). See Note [Pooling what is normalised].
+int fuse_norm_pool(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
 /// Moves the biases and relus of convolutions behind the max pooling that follows, both ways;
 /// returns how many. See Note [Pooling first].
 int pool_before_relu(Trace& trace, c10::DeviceType device = c10::kCUDA);

@@ -17,7 +17,73 @@ bool is_sum_over_rows(const TraceEditor& editor, const Node& node, const Value& 
          has_kernel_type(result.options.dtype().toScalarType());
 }
 
+// One number may stand for both directions, and none for something else.
+std::vector<int64_t> pair_at(const Node& node, size_t argument, std::vector<int64_t> otherwise) {
+  const c10::IValue& literal = node.arguments.at(argument).literal;
+  if (!literal.isIntList()) return {};
+  return literal.toIntVector().empty() ? otherwise : height_and_width(node, argument);
+}
+
+// Without dilation, and with windows that begin inside.
+std::optional<PoolWindow> plain_window(const Node& node, size_t first) {
+  PoolWindow window;
+  window.kernel = pair_at(node, first, {});
+  window.stride = pair_at(node, first + 1, window.kernel);  // its size if none is given
+  window.padding = pair_at(node, first + 2, {0, 0});
+  const c10::IValue& ceil = node.arguments.at(first + 4).literal;
+  const bool is_plain = window.kernel.size() == 2 && window.stride.size() == 2 &&
+                        window.padding.size() == 2 && window.is_small() &&
+                        pair_at(node, first + 3, {1, 1}) == std::vector<int64_t>{1, 1} &&
+                        ceil.isBool() && !ceil.toBool();
+  return is_plain ? std::optional(window) : std::nullopt;
+}
+
+bool is_image(const Value& value, c10::DeviceType device) {
+  return value.sizes.size() == 4 && value.options.device().type() == device &&
+         has_kernel_type(value.options.dtype().toScalarType()) &&
+         is_column_matrix(value.sizes, value.strides);
+}
+
 }  // namespace
+
+std::optional<PoolWindow> pool_window(const TraceEditor& editor, int32_t position,
+                                      c10::DeviceType device) {
+  const Node& node = editor.node(position);
+  if (!is_op(node, "aten::max_pool2d_with_indices")) return std::nullopt;
+  const auto window = plain_window(node, 1);
+  const ValueId input = tensor_at(node, 0), output = result_at(node, 0);
+  const ValueId indices = result_at(node, 1);
+  if (!window || !is_image(editor.value(input), device) ||
+      !is_image(editor.value(output), device) || indices == kNoValue ||
+      !editor.is_private(indices) ||
+      window->output_size(editor.value(input).sizes) != editor.value(output).sizes) {
+    return std::nullopt;
+  }
+  for (int32_t reader : editor.readers(indices)) {
+    const Node& backward = editor.node(reader);
+    if (!is_op(backward, "aten::max_pool2d_with_indices_backward") ||
+        tensor_at(backward, 1) != input || tensor_at(backward, 7) != indices ||
+        !plain_window(backward, 2) || !is_image(editor.value(result_at(backward, 0)), device)) {
+      return std::nullopt;
+    }
+  }
+  return window;
+}
+
+int32_t only_reader(const TraceEditor& editor, ValueId id) {
+  return editor.is_private(id) && editor.readers(id).size() == 1 ? editor.readers(id)[0] : -1;
+}
+
+ValueId addend(const TraceEditor& editor, const Node& node, ValueId id) {
+  if (!is_op(node, "aten::add.Tensor") || !is_number(node, 2, 1)) return kNoValue;
+  const ValueId a = tensor_at(node, 0), b = tensor_at(node, 1);
+  if (a == b || a == kNoValue || b == kNoValue) return kNoValue;
+  if (!is_same_geometry(editor.value(a), editor.value(b)) ||
+      !is_same_geometry(editor.value(a), editor.value(result_at(node, 0)))) {
+    return kNoValue;
+  }
+  return a == id ? b : b == id ? a : kNoValue;
+}
 
 bool is_column_image(const Value& value, c10::DeviceType device) {
   return value.options.device().type() == device && value.sizes.size() == 4 &&

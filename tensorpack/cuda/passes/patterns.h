@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "tensorpack/cuda/kernels/max_pool.h"
 #include "tensorpack/graph/patterns.h"
 
 namespace tensorpack::cuda {
@@ -17,6 +18,17 @@ bool is_dense_data(const Value& value, c10::DeviceType device);
 
 /// Numbers for height and width that an argument gives; nothing if they are not known.
 std::vector<int64_t> height_and_width(const Node& node, size_t argument);
+
+/// The window of a max pooling at `position` that kernels can do, with its backward passes, which
+/// alone read its indices; nothing if there is none.
+std::optional<PoolWindow> pool_window(const TraceEditor& editor, int32_t position,
+                                      c10::DeviceType device);
+
+/// The only reader of a value that nothing else sees; -1 if it is not so.
+int32_t only_reader(const TraceEditor& editor, ValueId id);
+
+/// If the node adds something of the same geometry to `id`, that; else kNoValue.
+ValueId addend(const TraceEditor& editor, const Node& node, ValueId id);
 
 /// True if somebody writes the value between the nodes `first` and `last`.
 bool is_written_between(const TraceEditor& editor, ValueId id, int32_t first, int32_t last);

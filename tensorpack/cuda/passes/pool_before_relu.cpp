@@ -45,16 +45,11 @@ class PoolingFirst {
 
   bool is_matrix(ValueId id) const { return is_column_image(editor_.value(id), device_); }
 
-  // The only node that reads the value; -1 if there are others.
-  int32_t only_reader(ValueId id) const {
-    return editor_.is_private(id) && editor_.readers(id).size() == 1 ? editor_.readers(id)[0] : -1;
-  }
-
   bool find_forward(Pooling& pooling) const {
     const ValueId sum = tensor_at(editor_.node(pooling.relu), 0), output = made_by(pooling.relu);
     pooling.convolution = editor_.value(sum).producer;
     if (pooling.convolution < 0 || !editor_.is_private(output) ||
-        only_reader(sum) != pooling.relu ||
+        only_reader(editor_, sum) != pooling.relu ||
         !is_op(editor_.node(pooling.convolution), "aten::convolution") ||
         !is_same_geometry(editor_.value(sum), editor_.value(output)) || !is_matrix(output)) {
       return false;
@@ -90,7 +85,7 @@ class PoolingFirst {
     if (tensor_at(pool, 1) != made_by(pooling.relu) ||
         tensor_at(pool, 7) != result_at(editor_.node(pooling.pool), 1) ||
         tensor_at(relu, 0) != made_by(pooling.pool_backward) || !is_number(relu, 2, 0) ||
-        only_reader(made_by(pooling.pool_backward)) != pooling.relu_backward ||
+        only_reader(editor_, made_by(pooling.pool_backward)) != pooling.relu_backward ||
         !is_same_geometry(editor_.value(from), editor_.value(made_by(pooling.pool))) ||
         !is_same_geometry(editor_.value(gradient), editor_.value(made_by(pooling.relu))) ||
         !is_same_geometry(editor_.value(gradient), editor_.value(made_by(pooling.pool_backward)))) {
