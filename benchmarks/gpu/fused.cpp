@@ -281,8 +281,7 @@ Figure batch_norm_pool(const Stopwatch& watch, bool backward) {
   const cuda::BatchNormPoolResults found = cuda::batch_norm_pool(a, window, counters, launch);
   if (!backward) {
     // Read for the statistics and for the maxima, of which the inputs are written, too.
-    const double bytes =
-        2 * bytes_of(a.input) + 2 * bytes_of(found.y) + bytes_of(found.places);
+    const double bytes = 2 * bytes_of(a.input) + 2 * bytes_of(found.y) + bytes_of(found.places);
     return against_copy(watch, bytes,
                         [=, &launch] { cuda::batch_norm_pool(a, window, counters, launch); });
   }

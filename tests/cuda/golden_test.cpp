@@ -57,12 +57,9 @@ TEST(GoldenKernelTest, SourcesAreThoseOnFile) {
   const auto [y, places] = max_pool(x, window, launcher);
   max_pool_backward(y, places, x.sizes(), window, launcher);
   batch_norm_pool({.input = x}, window, counters, launcher);
-  batch_norm_pool_backward({.grad = y,
-                            .input = x,
-                            .taken = y,
-                            .places = places,
-                            .statistics = {vector, vector}},
-                           window, counters, launcher);
+  batch_norm_pool_backward(
+      {.grad = y, .input = x, .taken = y, .places = places, .statistics = {vector, vector}}, window,
+      counters, launcher);
   fold_image(at::zeros({2, 3, 8, 8}, at::kBFloat16),
              {.padding = {3, 3}, .size = {7, 7}, .channels = 16}, launcher);
   filter_gradient(x, at::zeros({2, 3, 8, 8}, at::kBFloat16),

@@ -91,8 +91,8 @@ std::vector<MaxPoolCase> max_pool_cases();
 void expect_max_pool_as_unfused(const MaxPoolCase& of, const Launcher& launcher,
                                 c10::Device device);
 
-/// Max pooling of relu of batch norm, with weights of both signs and of zero; two gradients that are
-/// added.
+/// Max pooling of relu of batch norm, with weights of both signs and of zero; two gradients that
+/// are added.
 void expect_batch_norm_pool_as_unfused(const MaxPoolCase& of, const Launcher& launcher,
                                        c10::Device device);
 

@@ -235,8 +235,8 @@ void expect_batch_norm_pool_as_unfused(const MaxPoolCase& of, const Launcher& la
             .gather(2, indices.masked_fill(found.places.eq(kNowhere), 0).flatten(2))
             .view(found.y.sizes());
     const at::Tensor is_somewhere = found.places.ne(kNowhere);
-    EXPECT_TRUE(at::equal(at_places.masked_select(is_somewhere),
-                          found.taken.masked_select(is_somewhere)));
+    EXPECT_TRUE(
+        at::equal(at_places.masked_select(is_somewhere), found.taken.masked_select(is_somewhere)));
     expect_zeros(counters);
 
     const at::Tensor grad = at::randn(found.y.sizes())

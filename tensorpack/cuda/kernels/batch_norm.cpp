@@ -100,8 +100,8 @@ BatchNormStatistics launch_statistics(const at::Tensor& input, const ColumnPlan&
   return found;
 }
 
-// The first pass of the backward pass, which sums, and writes the gradient where relu let it pass if
-// it takes more than the one that is given to tell: it is written once rather than read twice.
+// The first pass of the backward pass, which sums, and writes the gradient where relu let it pass
+// if it takes more than the one that is given to tell: it is written once rather than read twice.
 struct BackwardSums {
   explicit BackwardSums(const BatchNormBackwardArguments& a) {
     const bool has_bits = a.mask == ReluMask::kOfBits;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Note [Pooling what is normalised]
-// To normalise keeps the order of a channel's numbers, or turns it round, and relu keeps it, too. So
-// the largest of a window is looked for among the inputs, and is the only one that is normalised:
-// what batch norm would write for pooling to read is never there. The result has the same bits. Where
-// two inputs differ, but not when they are normalised and rounded, the gradient goes to the larger
-// one, not to the first.
+// To normalise keeps the order of a channel's numbers, or turns it round, and relu keeps it, too.
+// So the largest of a window is looked for among the inputs, and is the only one that is
+// normalised: what batch norm would write for pooling to read is never there. The result has the
+// same bits. Where two inputs differ, but not when they are normalised and rounded, the gradient
+// goes to the larger one, not to the first.
 //
 // Backward, an input has a gradient only if a window took it, so the sums for weight and bias are
 // over the windows alone, of which the inputs that they took are kept. They are those of batch norm
@@ -17,8 +17,60 @@
 namespace tensorpack::cuda {
 namespace {
 
-constexpr int kBlocks = 2;  // per multiprocessor
+constexpr int kBlocks = 2;  // per multiprocessor: one runs, as it has registers for many loads
 constexpr int kUnroll = 1;  // a window is many loads
+
+// Numbers as words that are compared and chosen from by bits, two in a word where they have 16.
+constexpr const char* kWords = R"cuda(
+constexpr bool kPairs = sizeof(T) == 2 && W % 2 == 0;
+constexpr int kNumbers = kPairs ? 2 : 1, kWords = W / kNumbers;
+
+__device__ __forceinline__ T number(unsigned word, int i) {
+  T v;
+  if constexpr (kPairs) *reinterpret_cast<unsigned short*>(&v) = (unsigned short)(word >> 16 * (i % 2));
+  else from_float(__uint_as_float(word), v);
+  return v;
+}
+__device__ __forceinline__ unsigned word_of(const Vector<T, W>& v, int w) {
+  if constexpr (kPairs) return reinterpret_cast<const unsigned*>(&v)[w];
+  else return __float_as_uint(to_float(v.item[w]));
+}
+// A word with this in the bits of one number, or of all.
+__device__ __forceinline__ unsigned bits_of_number(unsigned bits, int i) {
+  return kPairs ? (bits & 0xffffu) << 16 * (i % 2) : bits;
+}
+__device__ __forceinline__ unsigned in_all(unsigned bits) { return kPairs ? bits * 0x10001u : bits; }
+
+// All bits of the numbers of a that are greater than those of b.
+__device__ __forceinline__ unsigned greater_of_each(unsigned a, unsigned b) {
+  unsigned all = 0;
+#pragma unroll
+  for (int i = 0; i < kNumbers; ++i) {
+    if (to_float(number(a, i)) > to_float(number(b, i))) all |= bits_of_number(~0u, i);
+  }
+  return all;
+}
+template <class Type>
+__device__ __forceinline__ unsigned greater(unsigned a, unsigned b, const Type*) {
+  return greater_of_each(a, b);
+}
+#ifdef __CUDACC_RTC__
+__device__ __forceinline__ unsigned greater(unsigned a, unsigned b, const f16*) {
+  if constexpr (!kPairs) return greater_of_each(a, b);
+  unsigned all;
+  asm("set.gt.u32.f16x2 %0, %1, %2;" : "=r"(all) : "r"(a), "r"(b));
+  return all;
+}
+#if __CUDA_ARCH__ >= 900
+__device__ __forceinline__ unsigned greater(unsigned a, unsigned b, const bf16*) {
+  if constexpr (!kPairs) return greater_of_each(a, b);
+  unsigned all;
+  asm("set.gt.u32.bf16x2 %0, %1, %2;" : "=r"(all) : "r"(a), "r"(b));
+  return all;
+}
+#endif
+#endif
+)cuda";
 
 constexpr const char* kForward = R"cuda(
 constexpr int kNowhere = 255;
@@ -30,56 +82,62 @@ batch_norm_pool(const T* __restrict__ x, T* __restrict__ y, T* __restrict__ take
   const int c = first_column();
   if (c >= C) return;
   const Normal normal(c, mean, invstd, weight, bias);
-  float direction[W];  // in which inputs grow when what is normalised does; 0 if it does not
+  // Inputs become keys that grow as what is normalised does: with another sign where it falls, all
+  // the same where it does neither.
+  unsigned flip[kWords] = {}, keep[kWords] = {};
 #pragma unroll
   for (int i = 0; i < W; ++i) {
-    direction[i] = normal.factor[i] > 0.f ? 1.f : normal.factor[i] < 0.f ? -1.f : 0.f;
+    const float factor = normal.factor[i];
+    if (factor < 0.f) flip[i / kNumbers] |= bits_of_number(kPairs ? 0x8000u : 0x80000000u, i);
+    if (factor < 0.f || factor > 0.f) keep[i / kNumbers] |= bits_of_number(~0u, i);
   }
+  T lowest;
+  from_float(-infinity(), lowest);
+  Vector<T, W> all_lowest;
+#pragma unroll
+  for (int i = 0; i < W; ++i) all_lowest.item[i] = lowest;
   const auto nothing = [](long long) { return 0; };
   for_rows<kFromTheEnd>(R, nothing, [&](long long r, int) {
     const Index line = (Index)r / OW;
     const int top = (int)(line % OH) * SH - PH, left = (int)((Index)r % OW) * SW - PW;
     const T* image = x + line / OH * ((Index)H * WIDTH * C) + c;
-    const int rows_above = max(-top, 0), columns_before = max(-left, 0);  // outside the image
-    float best[W];
-    unsigned char place[W];
+    unsigned best[kWords], input[kWords], place[kWords];
 #pragma unroll
-    for (int i = 0; i < W; ++i) {
-      best[i] = -infinity();
-      place[i] = rows_above * KW + columns_before;
+    for (int w = 0; w < kWords; ++w) {
+      best[w] = word_of(all_lowest, w);
+      input[w] = place[w] = 0;
     }
 #pragma unroll
     for (int a = 0; a < KH * KW; ++a) {
       const int h = top + a / KW, w = left + a % KW;
       const bool is_inside = h >= 0 && h < H && w >= 0 && w < WIDTH;
       const Index at = (Index)min(max(h, 0), H - 1) * WIDTH + min(max(w, 0), WIDTH - 1);
-      float f[W];
-      unpack<W>(load<W>(image + at * C), f);
+      const Vector<T, W> v = load<W>(image + at * C);
 #pragma unroll
-      for (int i = 0; i < W; ++i) {
-        const float key = f[i] * direction[i];
-        const bool is_better = is_inside && key > best[i];
-        best[i] = is_better ? key : best[i];
-        place[i] = is_better ? a : place[i];
+      for (int k = 0; k < kWords; ++k) {
+        const unsigned word = word_of(v, k), key = (word ^ flip[k]) & keep[k];
+        const unsigned better = is_inside ? greater(key, best[k], x) : 0u;
+        best[k] = (key & better) | (best[k] & ~better);
+        input[k] = (word & better) | (input[k] & ~better);
+        place[k] = (in_all(a) & better) | (place[k] & ~better);
       }
     }
     Vector<unsigned char, W> where;
+    Vector<T, W> largest;
     float result[W];
 #pragma unroll
     for (int i = 0; i < W; ++i) {
-      best[i] *= direction[i];
-      if (direction[i] == 0.f) {
-        best[i] = to_float(
-            image[((Index)(top + rows_above) * WIDTH + left + columns_before) * C + i]);
-      }
-      result[i] = relu(normal(i, best[i]));
+      largest.item[i] = number(input[i / kNumbers], i);
+      result[i] = relu(normal(i, to_float(largest.item[i])));
       T rounded;  // as the next layer sees it
       from_float(result[i], rounded);
-      where.item[i] = to_float(rounded) <= 0.f ? kNowhere : place[i];
+      where.item[i] = to_float(rounded) <= 0.f
+                          ? kNowhere
+                          : (unsigned char)(place[i / kNumbers] >> (kPairs ? 16 * (i % 2) : 0));
     }
     const Index to = (Index)r * C + c;
     store<W>(y + to, result);
-    store<W>(taken + to, best);
+    *reinterpret_cast<Vector<T, W>*>(taken + to) = largest;
     *reinterpret_cast<Vector<unsigned char, W>*>(places + to) = where;
   });
 }
@@ -93,12 +151,14 @@ batch_norm_pool_backward(const T* __restrict__ x, const T* __restrict__ grad,
                          const float* weight, const float* weight_grad, const float* bias_grad) {
   const int c = first_column();
   if (c >= C) return;
-  const Normal normal(c, mean, invstd, weight, nullptr);
-  float slope[W], level[W];
+  // factor * (gradient - level - (x - mean) * slope), in fewer registers. The product x * slope is
+  // rounded no more than x and the mean are.
+  float factor[W], slope[W], offset[W];
 #pragma unroll
   for (int i = 0; i < W; ++i) {
-    slope[i] = weight_grad[c + i] * invstd[c + i] / (float)R;
-    level[i] = bias_grad[c + i] / (float)R;
+    factor[i] = weight ? weight[c + i] * invstd[c + i] : invstd[c + i];
+    slope[i] = -factor[i] * (weight_grad[c + i] * invstd[c + i] / (float)R);
+    offset[i] = -factor[i] * (bias_grad[c + i] / (float)R) - mean[c + i] * slope[i];
   }
   const auto nothing = [](long long) { return 0; };
   for_rows(tiles, nothing, [&](long long t, int) {
@@ -114,7 +174,7 @@ batch_norm_pool_backward(const T* __restrict__ x, const T* __restrict__ grad,
       unpack<W>(inputs[a], f);
 #pragma unroll
       for (int i = 0; i < W; ++i) {
-        g[a][i] = normal.factor[i] * (g[a][i] - level[i] - (f[i] - normal.mean[i]) * slope[i]);
+        g[a][i] = fmaf(g[a][i], factor[i], fmaf(f[i], slope[i], offset[i]));
       }
       if (tile.has_place(a)) store<W>(result + tile.offset(a) + c, g[a]);
     }
@@ -151,7 +211,8 @@ BatchNormPoolResults batch_norm_pool(const BatchNormArguments& a, const PoolWind
   const ColumnPlan plan = plan_columns({a.input, results.y});
   const KernelSource kernel{"batch_norm_pool", column_head(plan, kUnroll) +
                                                    pool_constants(window, a.input.sizes(), size) +
-                                                   column_rows() + normal_columns() + kForward};
+                                                   column_rows() + normal_columns() + kWords +
+                                                   kForward};
   launcher.prepare(kernel);  // before anything is changed
   results.statistics = batch_norm_statistics(a, counters, launcher);
   const ColumnPlan windows = with_rows(plan, size[0] * size[2] * size[3]);
@@ -183,7 +244,7 @@ BatchNormPoolGradients batch_norm_pool_backward(const BatchNormPoolBackwardArgum
   const KernelSource kernel{"batch_norm_pool_backward",
                             column_head(plan, kUnroll) +
                                 pool_constants(window, a.input.sizes(), a.taken.sizes()) +
-                                column_rows() + normal_columns() + pool_tiles() + kBackward};
+                                column_rows() + pool_tiles() + kBackward};
   launcher.prepare(kernel);
   const BatchNormSums sums = batch_norm_backward_sums(of_windows, counters, launcher);
   // What relu masks went nowhere.
@@ -219,8 +280,7 @@ BatchNormPoolGradients batch_norm_pool_backward_unfused(const BatchNormPoolBackw
   const at::Tensor nowhere = a.places.eq(kNowhere);
   const bool adds = a.other && a.other->defined();
   const at::Tensor grad = (adds ? a.grad + *a.other : a.grad).masked_fill(nowhere, 0);
-  const at::Tensor indices =
-      indices_of(a.places, a.input.size(3), window).masked_fill(nowhere, 0);
+  const at::Tensor indices = indices_of(a.places, a.input.size(3), window).masked_fill(nowhere, 0);
   const int64_t images = a.input.size(0), channels = a.input.size(1);
   const at::Tensor of_input =
       at::zeros({images, channels, a.input.size(2) * a.input.size(3)}, grad.options())

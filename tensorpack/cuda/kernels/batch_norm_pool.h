@@ -2,7 +2,8 @@
 // Max pooling of relu of batch norm in training, as in the first layers of residual networks.
 //
 //   tensorpack::batch_norm_pool           the maxima, statistics of x, and what the next one needs
-//   tensorpack::batch_norm_pool_backward  from the gradient of the maxima to those of x, weight, bias
+//   tensorpack::batch_norm_pool_backward  from the gradient of the maxima to those of x, weight,
+//   bias
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -248,8 +248,8 @@ KernelSource batch_norm_backward_sums(const ColumnPlan& plan, ReluMask mask, boo
 }
 
 KernelSource batch_norm_backward_result(const ColumnPlan& plan, ReluMask mask) {
-  return {"batch_norm_backward_result",
-          column_head(plan, kUnroll) + mask_constants(mask) + column_rows() + kNormal + kBackwardResult};
+  return {"batch_norm_backward_result", column_head(plan, kUnroll) + mask_constants(mask) +
+                                            column_rows() + kNormal + kBackwardResult};
 }
 
 }  // namespace tensorpack::cuda

@@ -36,8 +36,8 @@ ColumnPlan plan_columns(const std::vector<at::Tensor>& tensors);
 /// The tensor with the type and the strides of `other`; itself if it has them already.
 at::Tensor laid_out_like(const at::Tensor& other, const at::Tensor& tensor);
 
-/// Device code: what all kernels have, and T, W columns of a thread, U rows that it has in flight and
-/// kThreads threads.
+/// Device code: what all kernels have, and T, W columns of a thread, U rows that it has in flight
+/// and kThreads threads.
 std::string column_head(const ColumnPlan& plan, int unroll);
 /// Device code that needs that head. See Note [Column reductions].
 ///

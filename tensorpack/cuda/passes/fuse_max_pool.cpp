@@ -27,18 +27,19 @@ class MaxPoolFusion {
 
     const std::vector<int32_t> backward = editor_.readers(indices);
     editor_.remove(position);
-    editor_.insert(position, make_node(editor_.trace(), max_pool_operator(),
-                                       {tensor_argument(input), literal_argument(window.kernel),
-                                        literal_argument(window.stride), literal_argument(window.padding)},
-                                       {result_at(forward, 0), places}, forward.scope));
+    editor_.insert(position,
+                   make_node(editor_.trace(), max_pool_operator(),
+                             {tensor_argument(input), literal_argument(window.kernel),
+                              literal_argument(window.stride), literal_argument(window.padding)},
+                             {result_at(forward, 0), places}, forward.scope));
     for (int32_t reader : backward) {
       const Node& node = editor_.node(reader);
       editor_.remove(reader);
       editor_.insert(reader,
                      make_node(editor_.trace(), max_pool_backward_operator(),
                                {tensor_argument(tensor_at(node, 0)), tensor_argument(places),
-                                literal_argument(input_size), literal_argument(window.kernel), literal_argument(window.stride),
-                                literal_argument(window.padding)},
+                                literal_argument(input_size), literal_argument(window.kernel),
+                                literal_argument(window.stride), literal_argument(window.padding)},
                                {result_at(node, 0)}, node.scope));
     }
     editor_.commit();

@@ -97,10 +97,10 @@ class NormPoolFusion {
     std::vector<Argument> arguments;  // tensors, counters, momentum, epsilon
     for (size_t i : {0, 1, 2, 3, 4, 6, 7, 8}) arguments.push_back(norm.arguments[i]);
     add_window(arguments, pooling.window);
-    Node fused = make_node(editor_.trace(), batch_norm_pool_operator(), std::move(arguments),
-                           {result_at(node(pooling.pool), 0), result_at(norm, 1),
-                            result_at(norm, 2), taken, places},
-                           norm.scope);
+    Node fused = make_node(
+        editor_.trace(), batch_norm_pool_operator(), std::move(arguments),
+        {result_at(node(pooling.pool), 0), result_at(norm, 1), result_at(norm, 2), taken, places},
+        norm.scope);
     fused.writes = norm.writes;
     return fused;
   }
