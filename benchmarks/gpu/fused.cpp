@@ -107,7 +107,7 @@ Figure batch_norm_backward(const Stopwatch& watch, int64_t channels, int64_t sid
     a.other = image(channels, side);
     a.output = bits_like(a.input);
     a.mask = cuda::ReluMask::kOfBits;
-    a.keep_masked = true;
+    a.keeps = cuda::NormKeeps::kMasked;
     passes = 7;  // three reads and a write, then two reads and a write; bits are next to nothing
   }
   return against_copy(watch, passes * static_cast<double>(a.input.nbytes()),
@@ -162,7 +162,7 @@ Figure batch_norm_of_resnet50(const Stopwatch& watch, int64_t batch, at::ScalarT
       forward.keep_bits = true;
       backward.output = bits_like(forward.input);
       backward.mask = cuda::ReluMask::kOfBits;
-      backward.keep_masked = true;
+      backward.keeps = cuda::NormKeeps::kMasked;
     } else if (forward.relu) {
       backward.mask = cuda::ReluMask::kOfInput;
     }

@@ -39,9 +39,14 @@ class Lowering {
 
   /// Whether programs of `op` are made to hold little memory. Its function must do with less, too,
   /// while it is recorded or verified.
-  bool saves_memory(const Op& op) const { return recomputes(op, Recompute::kAlways); }
-  /// Whether they would, after save_memory().
-  bool can_save_memory(const Op& op) const { return recomputes(op, Recompute::kIfNeeded); }
+  bool saves_memory(const Op& op) const {
+    return is_for(op) && fusion_.recompute == Recompute::kAlways;
+  }
+  /// Whether they would hold less after save_memory().
+  bool can_save_memory(const Op& op) const {
+    return is_for(op) &&
+           (fusion_.recompute == Recompute::kIfNeeded || fusion_.recompute == Recompute::kSome);
+  }
   /// For all that is lowered from now on.
   void save_memory() { fusion_.recompute = Recompute::kAlways; }
 
@@ -49,9 +54,7 @@ class Lowering {
   const FusionOptions& fusion() const { return fusion_; }
 
  private:
-  bool recomputes(const Op& op, Recompute when) const {
-    return fusion_.recompute == when && op.device().type() == fusion_.device;
-  }
+  bool is_for(const Op& op) const { return op.device().type() == fusion_.device; }
 
   FusionOptions fusion_;
 };

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "tensorpack/cuda/kernels/batch_norm.h"
 #include "tensorpack/cuda/passes/passes.h"
 #include "tensorpack/graph/passes/passes.h"
 #include "tests/cuda/fusion.h"
@@ -92,7 +93,8 @@ TEST_F(BatchNormFusionTest, ResidualBlocksAreTwoOperatorsEachWay) {
   EXPECT_EQ(backward.arguments[kMask].literal.toInt(), 3);
   EXPECT_EQ(backward.arguments[kOutput].ids.at(0),
             find("tensorpack::batch_norm_act", 1).results[kBits].ids.at(0));
-  EXPECT_TRUE(backward.arguments[kKeep].literal.toBool());  // the residual needs it, too
+  EXPECT_EQ(backward.arguments[kKeep].literal.toInt(),
+            static_cast<int64_t>(NormKeeps::kMasked));  // the residual needs it, too
 }
 
 TEST_F(BatchNormFusionTest, TheSumOfGradientsBecomesPartOfIt) {

@@ -101,7 +101,7 @@ void expect_batch_norm_as_unfused(const BatchNormCase& of, const Launcher& launc
                                      .bias = a.bias,
                                      .mean = mean,
                                      .invstd = invstd,
-                                     .keep_masked = keep};
+                                     .keeps = keep ? NormKeeps::kMasked : NormKeeps::kNothing};
         if (other) b.other = d.other;
         if (relu) b.mask = residual ? ReluMask::kOfOutput : ReluMask::kOfInput;
         if (residual) b.output = y;
@@ -128,6 +128,15 @@ void expect_batch_norm_as_unfused(const BatchNormCase& of, const Launcher& launc
         }
         EXPECT_EQ(masked.defined(), keep);
         if (keep) expect_within(masked0, masked, tolerance, "masked gradient");
+        if (relu && !residual) {
+          b.keeps = NormKeeps::kOutput;
+          const auto with_output = batch_norm_act_backward(b, counters, launcher);
+          EXPECT_TRUE(at::equal(std::get<3>(with_output), y)) << "made again on the way";
+          EXPECT_TRUE(at::equal(std::get<0>(with_output), dx));
+          EXPECT_TRUE(at::equal(std::get<1>(with_output), dw));
+          const auto unfused = batch_norm_act_backward_unfused(in_float(b));
+          expect_within(std::get<3>(unfused), y, tolerance, "made again by libtorch's");
+        }
         expect_zeros(counters);
       }
     }

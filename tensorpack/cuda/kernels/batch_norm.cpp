@@ -114,19 +114,27 @@ struct BackwardSums {
     if (is_given(a.other)) other = prepared(*a.other);
     if (a.mask == ReluMask::kOfOutput) output = laid_out_like(a.input, *a.output);
     if (has_bits) bits = *a.output;
-    if (a.keep_masked || other.defined() || has_bits || output.defined()) {
-      masked = at::empty_strided(a.input.sizes(), a.input.strides(), a.input.options());
+    const auto empty = [&] {
+      return at::empty_strided(a.input.sizes(), a.input.strides(), a.input.options());
+    };
+    const bool keeps_masked = a.keeps == NormKeeps::kMasked;
+    if (keeps_masked || other.defined() || has_bits || output.defined()) masked = empty();
+    if (a.keeps == NormKeeps::kOutput) {
+      TP_ASSERT(a.mask == ReluMask::kOfInput);
+      output_again = empty();
     }
     const auto floats = a.input.options().dtype(at::kFloat);
     weight_grad = at::empty({a.input.size(1)}, floats);
     bias_grad = at::empty({a.input.size(1)}, floats);
     std::vector<at::Tensor> matrices = {input, grad};
-    for (const at::Tensor& tensor : {other, output, masked}) {
+    for (const at::Tensor& tensor : {other, output, masked, output_again}) {
       if (tensor.defined()) matrices.push_back(tensor);
     }
     plan = plan_columns(matrices);
     TP_ASSERT(!has_bits || plan.width == channels_of_byte(plan.type));
-    kernel = batch_norm_backward_sums(plan, a.mask, other.defined(), masked.defined());
+    kernel =
+        batch_norm_backward_sums(plan, a.mask, other.defined(),
+                                 {.masked = masked.defined(), .output = output_again.defined()});
   }
 
   void launch(const BatchNormBackwardArguments& a, const at::Tensor& counters,
@@ -136,14 +144,14 @@ struct BackwardSums {
     const at::Tensor partial = partial_sums(plan, shape, input);
     launcher(kernel, shape, data_of<void>(input), data_of<void>(grad), data_of<void>(other),
              data_of<void>(output), data_of<void>(bits), data_of<void>(masked),
-             static_cast<long long>(plan.rows), static_cast<int>(plan.columns),
-             data_of<float>(a.mean), data_of<float>(a.invstd), data_of<float>(a.weight),
-             data_of<float>(a.bias), data_of<float>(weight_grad), data_of<float>(bias_grad),
-             data_of<void>(partial), data_of<void>(counters));
+             data_of<void>(output_again), static_cast<long long>(plan.rows),
+             static_cast<int>(plan.columns), data_of<float>(a.mean), data_of<float>(a.invstd),
+             data_of<float>(a.weight), data_of<float>(a.bias), data_of<float>(weight_grad),
+             data_of<float>(bias_grad), data_of<void>(partial), data_of<void>(counters));
   }
 
   at::Tensor input, grad, other, output, bits;
-  at::Tensor masked, weight_grad, bias_grad;
+  at::Tensor masked, output_again, weight_grad, bias_grad;
   ColumnPlan plan = {};
   KernelSource kernel = {};
 };
@@ -237,7 +245,8 @@ BatchNormGradients batch_norm_act_backward(const BatchNormBackwardArguments& a,
            data_of<float>(a.mean), data_of<float>(a.invstd), data_of<float>(a.weight),
            data_of<float>(a.bias), data_of<float>(sums.weight_grad),
            data_of<float>(sums.bias_grad));
-  return {result, sums.weight_grad, sums.bias_grad, a.keep_masked ? sums.masked : at::Tensor()};
+  const at::Tensor kept = a.keeps == NormKeeps::kMasked ? sums.masked : sums.output_again;
+  return {result, sums.weight_grad, sums.bias_grad, kept};
 }
 
 BatchNormSums batch_norm_backward_sums(const BatchNormBackwardArguments& a,
@@ -294,7 +303,13 @@ BatchNormGradients batch_norm_act_backward_unfused(const BatchNormBackwardArgume
   const auto [result, weight_grad, bias_grad] =
       at::native_batch_norm_backward(grad, a.input, a.weight, {}, {}, a.mean, a.invstd,
                                      /*train=*/true, /*eps=*/0, {true, has_weight, has_weight});
-  return {result, weight_grad, bias_grad, a.keep_masked ? grad : at::Tensor()};
+  at::Tensor kept;
+  if (a.keeps == NormKeeps::kMasked) kept = grad;
+  if (a.keeps == NormKeeps::kOutput) {
+    kept = batch_norm_act_again_unfused(
+        {.input = a.input, .weight = a.weight, .bias = a.bias, .relu = true}, {a.mean, a.invstd});
+  }
+  return {result, weight_grad, bias_grad, kept};
 }
 
 }  // namespace tensorpack::cuda

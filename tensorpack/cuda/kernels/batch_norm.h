@@ -3,7 +3,8 @@
 //
 //   tensorpack::batch_norm_act           y = relu(batch_norm(x) + residual), statistics of x
 //   tensorpack::batch_norm_act_backward  from the gradient of y to those of x, weight and bias
-//   tensorpack::batch_norm_act_again     y once more, bit by bit, from x and the statistics
+//   tensorpack::batch_norm_act_again     y once more, bit by bit, from x and the statistics; the
+//                                        backward pass can give it, too, as it reads x anyway
 //   tensorpack::batch_norm_statistics    statistics of x alone
 //
 // The first two are two passes over the data: sums, then the result. A residual can be one that is
@@ -29,6 +30,13 @@ enum class ReluMask : int {
   kOfBits = 3     ///< where a bit says that the output is positive, see has_relu_bits()
 };
 
+/// What the backward pass gives besides gradients.
+enum class NormKeeps : int {
+  kNothing = 0,
+  kMasked = 1,  ///< the sum of the gradients where relu let them pass
+  kOutput = 2   ///< what the forward pass gave, once more; for ReluMask::kOfInput
+};
+
 /// True if there are bits for a tensor of this type and number of channels: those of as many
 /// neighbouring channels as a thread loads at a time make a byte.
 bool has_relu_bits(c10::ScalarType type, int64_t channels);
@@ -48,8 +56,13 @@ std::string normal_columns();
 
 KernelSource batch_norm_statistics(const ColumnPlan& plan);
 KernelSource batch_norm_apply(const ColumnPlan& plan, const BatchNormApply& what);
+/// What the first pass of the backward pass writes besides sums.
+struct BatchNormBackwardWrites {
+  bool masked = false;
+  bool output = false;
+};
 KernelSource batch_norm_backward_sums(const ColumnPlan& plan, ReluMask mask, bool other,
-                                      bool store);
+                                      const BatchNormBackwardWrites& writes);
 KernelSource batch_norm_backward_result(const ColumnPlan& plan, ReluMask mask);
 
 using MaybeTensor = c10::optional<at::Tensor>;
@@ -80,12 +93,12 @@ struct BatchNormBackwardArguments {
   MaybeTensor weight = {}, bias = {};
   at::Tensor mean, invstd;
   ReluMask mask = ReluMask::kNone;
-  bool keep_masked = false;  // the sum of the gradients where relu let them pass is a result
+  NormKeeps keeps = NormKeeps::kNothing;
 };
 
 /// y, mean, 1 / standard deviation, and what keep_bits asks for.
 using BatchNormResults = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
-/// The gradients of input, weight and bias, and what keep_masked asks for.
+/// The gradients of input, weight and bias, and what `keeps` asks for.
 using BatchNormGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 /// What the first pass of the backward pass finds.

@@ -128,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2)
 batch_norm_backward_sums(const T* __restrict__ x, const T* __restrict__ grad,
                          const T* __restrict__ other, const T* __restrict__ output,
                          const unsigned char* __restrict__ bits, T* __restrict__ masked,
-                         long long R, int C, const float* mean, const float* invstd,
+                         T* __restrict__ again, long long R, int C, const float* mean, const float* invstd,
                          const float* weight, const float* bias, float* weight_grad,
                          float* bias_grad, float2* partial, unsigned* counter) {
   const int c = first_column();
@@ -156,10 +156,12 @@ batch_norm_backward_sums(const T* __restrict__ x, const T* __restrict__ grad,
         if constexpr (kMask == kOfOutput) g[i] = out[i] <= 0.f ? 0.f : g[i];
         if constexpr (kMask == kOfBits) g[i] = row.bits >> i & 1 ? g[i] : 0.f;
         if constexpr (kMask == kOfInput) g[i] = normal(i, f[i]) <= 0.f ? 0.f : g[i];
+        if constexpr (kAgain) out[i] = relu(normal(i, f[i]));
         s[i] += g[i];
         q[i] = fmaf(g[i], f[i] - normal.mean[i], q[i]);
       }
       if constexpr (kStore) store<W>(masked + r * C + c, g);
+      if constexpr (kAgain) store<W>(again + r * C + c, out);
     });
   }
   combine(s, q, C, partial, counter, [&](int column, float sum, float product) {
@@ -240,10 +242,11 @@ KernelSource batch_norm_apply(const ColumnPlan& plan, const BatchNormApply& what
 }
 
 KernelSource batch_norm_backward_sums(const ColumnPlan& plan, ReluMask mask, bool other,
-                                      bool store) {
+                                      const BatchNormBackwardWrites& writes) {
   return {"batch_norm_backward_sums",
           column_head(plan, unroll_of_sums(plan)) + mask_constants(mask) +
-              fmt::format("constexpr bool kOther = {}, kStore = {};\n", other, store) +
+              fmt::format("constexpr bool kOther = {}, kStore = {}, kAgain = {};\n", other,
+                          writes.masked, writes.output) +
               column_sums() + column_rows() + kNormal + kBackwardSums};
 }
 

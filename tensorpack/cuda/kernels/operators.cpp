@@ -102,7 +102,7 @@ BatchNormGradients run_batch_norm_act_backward(const at::Tensor& grad, const May
                                                const MaybeTensor& weight, const MaybeTensor& bias,
                                                const at::Tensor& mean, const at::Tensor& invstd,
                                                const at::Tensor& counters, int64_t mask,
-                                               bool keep_masked) {
+                                               int64_t keeps) {
   const BatchNormBackwardArguments arguments{.grad = grad,
                                              .other = other,
                                              .input = input,
@@ -112,7 +112,7 @@ BatchNormGradients run_batch_norm_act_backward(const at::Tensor& grad, const May
                                              .mean = mean,
                                              .invstd = invstd,
                                              .mask = static_cast<ReluMask>(mask),
-                                             .keep_masked = keep_masked};
+                                             .keeps = static_cast<NormKeeps>(keeps)};
   return choose(
       input,
       [&](const Launcher& launcher) {
@@ -457,7 +457,7 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
   library.def(
       "batch_norm_act_backward(Tensor grad, Tensor? other, Tensor input, Tensor? output, "
       "Tensor? weight, Tensor? bias, Tensor mean, Tensor invstd, Tensor counters, int mask, "
-      "bool keep_masked) -> (Tensor, Tensor, Tensor, Tensor)");
+      "int keeps) -> (Tensor, Tensor, Tensor, Tensor)");
   library.def(
       "batch_norm_pool(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!)? running_mean, "
       "Tensor(b!)? running_var, Tensor counters, float momentum, float eps, int[] kernel, "

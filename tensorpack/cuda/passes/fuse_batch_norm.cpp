@@ -208,7 +208,8 @@ class BatchNormFusion {
       arguments.push_back(tensor_argument(id));
     }
     arguments.push_back(literal_argument(static_cast<int64_t>(mask)));
-    arguments.push_back(literal_argument(keep));
+    arguments.push_back(
+        literal_argument(static_cast<int64_t>(keep ? NormKeeps::kMasked : NormKeeps::kNothing)));
     Node fused = make_node(
         editor_.trace(), batch_norm_act_backward_operator(), std::move(arguments),
         {result_at(norm, 0), result_at(norm, 1), result_at(norm, 2), keep ? b.grad : kNoValue},

@@ -58,14 +58,14 @@ class NormPoolFusion {
     if (pooling.norm_backward < 0) return false;
     const Node& norm = node(pooling.norm);
     const Node& backward = node(pooling.norm_backward);
-    constexpr size_t kGrad = 0, kOther = 1, kInput = 2, kMean = 6, kMask = 9, kKeepMasked = 10;
+    constexpr size_t kGrad = 0, kOther = 1, kInput = 2, kMean = 6, kMask = 9, kKeeps = 10;
     if (!is_op(backward, "tensorpack::batch_norm_act_backward") ||
         tensor_at(backward, kGrad) != result_at(pool, 0) ||
         tensor_at(backward, kOther) != kNoValue ||
         tensor_at(backward, kInput) != tensor_at(norm, 0) ||
         tensor_at(backward, kMean) != result_at(norm, 1) ||
         !is_number(backward, kMask, static_cast<double>(ReluMask::kOfInput)) ||
-        backward.arguments[kKeepMasked].literal.toBool()) {
+        !is_number(backward, kKeeps, static_cast<double>(NormKeeps::kNothing))) {
       return false;
     }
     const ValueId grad = tensor_at(pool, 0);

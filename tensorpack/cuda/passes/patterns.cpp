@@ -137,6 +137,21 @@ void drop_parameter_gradients(TraceEditor& editor, int32_t convolution) {
   }
 }
 
+Node take_parameter_gradients(TraceEditor& editor, int32_t convolution) {
+  Node node = editor.node(convolution);
+  c10::List<bool> mask = node.arguments[kConvolutionOutputMask].literal.toBoolList().copy();
+  mask.set(0, false);
+  node.arguments[kConvolutionOutputMask] = literal_argument(mask);
+  node.results[0].ids = {kNoValue};
+  drop_parameter_gradients(editor, convolution);
+  return node;
+}
+
+bool is_convolution_backward(const Node& node) {
+  return is_op(node, "aten::convolution_backward") &&
+         node.arguments[kConvolutionOutputMask].literal.isBoolList();
+}
+
 void move_bias_gradient(TraceEditor& editor, int32_t convolution, int32_t here, ValueId grad) {
   const ValueId bias_gradient = drop_bias_gradient(editor, convolution);
   editor.insert(here,

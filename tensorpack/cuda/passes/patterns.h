@@ -43,6 +43,10 @@ ValueId drop_bias_gradient(TraceEditor& editor, int32_t convolution);
 /// Has the node `convolution`, a convolution's backward, make the gradient of its input alone.
 /// Another node must make the others from then on.
 void drop_parameter_gradients(TraceEditor& editor, int32_t convolution);
+/// The same; returns a node that makes the others.
+Node take_parameter_gradients(TraceEditor& editor, int32_t convolution);
+/// True for a convolution's backward that tells which gradients it makes.
+bool is_convolution_backward(const Node& node);
 
 /// Has a node of its own, at `here`, sum up `grad` for the bias, in place of the node
 /// `convolution`, which is a convolution's backward.

@@ -6,12 +6,18 @@
 // there, is let go after its last use before and made again in front of the next; then the place
 // is looked for anew. A residual that is made again is at hand for the block after it, so that
 // whole chains are. In the end, nothing is made again that did not lower the peak.
+//
+// Most cheaply it is made on the way. Where the gradient of the weights of a convolution alone
+// needs relu(batch_norm(x)), and the gradient of its input goes to that batch norm, whose backward
+// pass reads x anyway, the latter writes it, and the gradient of the weights is computed behind it.
 #include <algorithm>
 #include <array>
 #include <optional>
 
+#include "tensorpack/cuda/kernels/batch_norm.h"
 #include "tensorpack/cuda/kernels/operators.h"
 #include "tensorpack/cuda/passes/passes.h"
+#include "tensorpack/cuda/passes/patterns.h"
 #include "tensorpack/cuda/passes/pointwise_rules.h"
 #include "tensorpack/graph/memory_use.h"
 #include "tensorpack/utils/logger.h"
@@ -28,15 +34,18 @@ constexpr int64_t kLittleShare = 8;
 struct Again {
   ValueId value = kNoValue;
   int32_t made_at = 0;
-  int32_t before = 0;   // the node in front of which it is made again
-  int64_t bytes = 0;    // that are let go
-  int64_t traffic = 0;  // read and written to make it
+  int32_t before = 0;          // the node in front of which it is made again
+  int32_t norm_backward = -1;  // the node that makes it on the way, if one does
+  int64_t bytes = 0;           // that are let go
+  int64_t traffic = 0;         // read and written to make it
 
-  // The less traffic for a byte, the better; else the later, whose residual is then needed first.
+  // The less traffic for a byte, the better; else the larger, so that few do; else the later, whose
+  // residual is then needed first.
   bool is_better_than(const Again& other) const {
     const auto cost = static_cast<double>(traffic) / static_cast<double>(bytes);
     const auto others = static_cast<double>(other.traffic) / static_cast<double>(other.bytes);
-    return cost != others ? cost < others : made_at > other.made_at;
+    if (cost != others) return cost < others;
+    return bytes != other.bytes ? bytes > other.bytes : made_at > other.made_at;
   }
 };
 
@@ -57,11 +66,22 @@ class Recomputation {
       });
     }
     if (!best) return false;
-    make_again(*best);
+    if (best->norm_backward >= 0) {
+      make_on_the_way(*best);
+    } else {
+      make_again(*best);
+    }
     return true;
   }
 
  private:
+  // Arguments of batch_norm_act, of which the last stands for four, and of its backward pass.
+  static constexpr size_t kInput = 0, kWeight = 1, kBias = 2, kResidual = 5, kRelu = 9,
+                          kOfResidual = 11;
+  static constexpr size_t kInputOfBackward = 2, kMeanOfBackward = 6, kMask = 9, kKeeps = 10;
+  static constexpr size_t kKept = 3;              // a result of the latter
+  static constexpr size_t kConvolutionInput = 1;  // of a convolution's backward pass
+
   static bool is_normalized(const Node& node) { return is_op(node, "tensorpack::batch_norm_act"); }
 
   bool is_cheap(const Node& node) const {
@@ -89,6 +109,8 @@ class Recomputation {
     const auto next = std::lower_bound(readers.begin(), readers.end(), peak);
     if (next == readers.end() || *next == peak) return std::nullopt;
     Again again{.value = id, .made_at = made_at, .before = *next, .bytes = bytes, .traffic = bytes};
+    if (next + 1 == readers.end()) again.norm_backward = norm_backward_behind(id, *next);
+    if (again.norm_backward >= 0) return again;
     int64_t kept_for_it = 0;
     bool is_possible = true;
     node_again(editor_.node(made_at), id).for_each_argument([&](ValueId argument) {
@@ -99,6 +121,45 @@ class Recomputation {
     });
     if (!is_possible || kept_for_it * kLittleShare > bytes) return std::nullopt;
     return again;
+  }
+
+  // Batch norm's backward pass that can make the value for the gradient of weights that the node
+  // `convolution` computes of it; -1 if there is none.
+  int32_t norm_backward_behind(ValueId id, int32_t convolution) const {
+    const Node& norm = *editor_.producer(id);
+    const Node& node = editor_.node(convolution);
+    if (!is_normalized(norm) || tensor_at(norm, kResidual) != kNoValue ||
+        !norm.arguments[kRelu].literal.toBool() || !is_convolution_backward(node) ||
+        tensor_at(node, kConvolutionInput) != id || tensor_at(node, 0) == id ||
+        result_at(node, 0) == kNoValue || result_at(node, 1) == kNoValue ||
+        !is_same_geometry(editor_.value(id), editor_.value(tensor_at(norm, kInput)))) {
+      return -1;
+    }
+    const int32_t behind = only_reader(editor_, result_at(node, 0));
+    if (behind < 0) return -1;
+    const Node& backward = editor_.node(behind);
+    const bool makes_it = is_op(backward, "tensorpack::batch_norm_act_backward") &&
+                          tensor_at(backward, 0) == result_at(node, 0) &&
+                          tensor_at(backward, kInputOfBackward) == tensor_at(norm, kInput) &&
+                          tensor_at(backward, kMeanOfBackward) == result_at(norm, 1) &&
+                          is_number(backward, kMask, static_cast<double>(ReluMask::kOfInput)) &&
+                          is_number(backward, kKeeps, static_cast<double>(NormKeeps::kNothing));
+    return makes_it && can_follow(node, convolution, behind) ? behind : -1;
+  }
+
+  // Whether the gradients of parameters may as well be computed behind the node `behind`.
+  bool can_follow(const Node& node, int32_t convolution, int32_t behind) const {
+    bool can = node.writes.empty();
+    node.for_each_argument([&](ValueId id) {
+      can &= !is_written_between(editor_.value(id).storage, convolution, behind + 1);
+    });
+    for (size_t result : {1, 2}) {
+      const ValueId id = result_at(node, result);
+      if (id == kNoValue) continue;
+      const std::vector<int32_t>& readers = editor_.readers(id);
+      can &= editor_.is_private(id) && (readers.empty() || readers.front() > behind);
+    }
+    return can;
   }
 
   bool is_made_again(ValueId id) const {
@@ -114,7 +175,6 @@ class Recomputation {
   // What makes `id`, without its effects. Its other results are made once more, too.
   Node node_again(const Node& node, ValueId id) const {
     if (!is_normalized(node)) return node;
-    constexpr size_t kInput = 0, kWeight = 1, kBias = 2, kResidual = 5, kRelu = 9, kOfResidual = 11;
     std::vector<Argument> arguments;
     for (size_t i : {kInput, kWeight, kBias, kResidual}) arguments.push_back(node.arguments[i]);
     arguments.push_back(tensor_argument(result_at(node, 1)));
@@ -142,6 +202,30 @@ class Recomputation {
     editor_.commit();
   }
 
+  void make_on_the_way(const Again& again) {
+    Value value = editor_.value(again.value);
+    value.storage = -1;
+    value.producer = again.norm_backward;
+    const ValueId made = editor_.add_value(value);
+    made_again_.push_back(made);
+    Node& backward = editor_.edit(again.norm_backward);
+    backward.arguments[kKeeps] = literal_argument(static_cast<int64_t>(NormKeeps::kOutput));
+    backward.results[kKept].ids = {made};
+    Node of_weights = take_parameter_gradients(editor_, again.before);
+    read_instead(of_weights, made);
+    // The gradient of the input asks for its sizes alone, and those are the same.
+    read_instead(editor_.edit(again.before), tensor_at(backward, kInputOfBackward));
+    editor_.insert(again.norm_backward + 1, std::move(of_weights));
+    editor_.commit();
+  }
+
+  // Has a convolution's backward pass read `id` as its input.
+  void read_instead(Node& node, ValueId id) const {
+    const StorageId before = editor_.value(tensor_at(node, kConvolutionInput)).storage;
+    std::replace(node.reads.begin(), node.reads.end(), before, editor_.value(id).storage);
+    node.arguments[kConvolutionInput] = tensor_argument(id);
+  }
+
   TraceEditor editor_;
   c10::DeviceType device_;
   std::vector<ValueId> made_again_;
@@ -149,14 +233,14 @@ class Recomputation {
 
 }  // namespace
 
-int recompute(Trace& trace, c10::DeviceType device) {
+int recompute(Trace& trace, c10::DeviceType device, int64_t enough) {
   Trace tried = trace;
   Recomputation recomputation(tried, device);
   MemoryUse memory(tried);
   const int64_t before = memory.peak();
   int64_t least = before;
   int made = 0, made_for_least = 0;
-  while (recomputation.step(memory)) {
+  while (least > enough && recomputation.step(memory)) {
     ++made;
     memory = MemoryUse(tried);
     if (memory.peak() >= least) continue;

@@ -52,11 +52,6 @@ bool have_common(const std::set<StorageId>& a, const std::set<StorageId>& b) {
 
 // ---- which nodes
 
-bool is_convolution_backward(const Node& node) {
-  return is_op(node, "aten::convolution_backward") &&
-         node.arguments[kConvolutionOutputMask].literal.isBoolList();
-}
-
 // By how libtorch and our own operators call them.
 bool is_product(const Node& node) {
   const std::string& name = node.op.operator_name().name;
@@ -108,12 +103,7 @@ void split_convolutions(Trace& trace, c10::DeviceType device) {
     if (!is_convolution_backward(node) || !is_small(trace, node, device)) continue;
     const auto mask = mask_of(node);
     if (!mask[0] || !mask[1]) continue;
-    Node of_weight = node;
-    of_weight.arguments[kConvolutionOutputMask] =
-        literal_argument(c10::List<bool>({false, mask[1], mask[2]}));
-    of_weight.results[0].ids = {kNoValue};
-    drop_parameter_gradients(editor, i);
-    editor.insert(i, std::move(of_weight));
+    editor.insert(i, take_parameter_gradients(editor, i));
     editor.commit();
     ++i;
   }
