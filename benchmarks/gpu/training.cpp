@@ -31,6 +31,7 @@ SessionOptions session_options(const GpuTask& task) {
   if (without == "few_channels") options.fusion.few_channels = false;
   if (without == "norm_pool") options.fusion.norm_pool = false;
   if (without == "pointwise") options.fusion.pointwise = false;
+  if (without == "recompute") options.fusion.recompute = Recompute::kIfNeeded;
   if (without == "updates") options.fusion.updates = false;
   if (without == "memsets") options.fusion.memsets = false;
   if (without == "side_stream") options.fusion.side_stream = false;

@@ -15,7 +15,7 @@ struct LockedMemoryOptions {
   /// Gives so many bytes of page-locked memory, undefined if there is none.
   std::function<at::Tensor(int64_t bytes)> lock = {};
   int64_t chunk_bytes = int64_t{1} << 25;
-  int64_t most_bytes = int64_t{5} << 28;  ///< in use at a time: it is taken from all other programs
+  int64_t most_bytes = int64_t{5} << 29;  ///< in use at a time: it is taken from all other programs
 };
 
 /// Page-locked memory of the host. Locking takes long, so small tensors share a chunk, which lives

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "tensorpack/graph/host_copy.h"
 #include "tensorpack/graph/operator_watch.h"
-#include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
 
@@ -25,16 +25,34 @@ at::Tensor contents_of(const at::Storage& storage) {
       .set_(storage, 0, {size_of(storage)}, {1});
 }
 
-at::Tensor memory_on_host(int64_t bytes, bool is_locked) {
-  if (is_locked) {
-    try {
-      return at::empty({bytes}, at::TensorOptions(at::kByte).pinned_memory(true));
-    } catch (const c10::Error& error) {
-      log::debug("No page-locked memory: {}", describe(error));
+// What a storage contained, on the host, in pieces: page-locked memory comes in chunks of this
+// size.
+class Contents {
+ public:
+  explicit Contents(const at::Storage& storage) : bytes_(size_of(storage)) {
+    const at::Tensor contents = contents_of(storage);
+    for (int64_t begin = 0; begin < bytes_; begin += kPiece) {
+      pieces_.push_back(host_copy(contents.narrow(0, begin, size_of_piece(begin))));
     }
   }
-  return at::empty({bytes}, at::kByte);
-}
+
+  at::Tensor on(c10::Device device) const {
+    const at::Tensor fresh = at::empty({bytes_}, at::TensorOptions(at::kByte).device(device));
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      const int64_t begin = static_cast<int64_t>(i) * kPiece;
+      fresh.narrow(0, begin, size_of_piece(begin)).copy_(pieces_[i]);
+    }
+    return fresh;
+  }
+
+ private:
+  static constexpr int64_t kPiece = int64_t{1} << 25;
+
+  int64_t size_of_piece(int64_t begin) const { return std::min(kPiece, bytes_ - begin); }
+
+  int64_t bytes_;
+  std::vector<at::Tensor> pieces_;
+};
 
 template <typename Visit>
 void for_each_storage(c10::ArrayRef<c10::IValue> values, const Visit& visit) {
@@ -56,12 +74,13 @@ void for_each_storage(c10::ArrayRef<c10::IValue> values, const Visit& visit) {
   }
 }
 
-thread_local bool functions_put_results_on_host = false;
+thread_local std::optional<ResultsOnHostOptions> options_of_functions;
 
 // Autograd may call it from threads of its own.
 class Swap final : public OperatorWatch {
  public:
-  Swap(c10::Device device, ResultsOnHostOptions options) : device_(device), options_(options) {}
+  Swap(c10::Device device, ResultsOnHostOptions options)
+      : device_(device), options_(options), limit_(options.enough_on_device) {}
 
   void run(const c10::OperatorHandle& op, c10::DispatchKeySet below,
            torch::jit::Stack* stack) override {
@@ -88,7 +107,7 @@ class Swap final : public OperatorWatch {
     end_uses();
     for_each_storage(torch::jit::last(*stack, op.schema().returns().size()),
                      [&](const at::Storage& storage) { add(storage, /*is_result=*/true); });
-    move_to_host();
+    if (most_added_ > limit_) move_to_host();
   }
 
   void bring_all_back() {
@@ -117,6 +136,7 @@ class Swap final : public OperatorWatch {
     const auto [found, is_new] =
         seen_.try_emplace(storage.unsafeGetStorageImpl(),
                           Memory{.storage = storage.getWeakStorageImpl(), .is_result = is_result});
+    if (is_new && is_result) most_added_ += size_of(storage);
     found->second.last_use = ++clock_;
     return found->second;
   }
@@ -155,28 +175,29 @@ class Swap final : public OperatorWatch {
       if (may_move(storage, memory)) candidates.push_back({storage, &memory});
     }
     came_to_.most = std::max(came_to_.most, all);
-    const auto limit =
-        static_cast<int64_t>(options_.share_on_device * static_cast<double>(came_to_.most));
-    if (on_device > limit) {
+    limit_ = std::max(
+        {options_.enough_on_device, came_to_.most - options_.most_on_host,
+         static_cast<int64_t>(options_.share_on_device * static_cast<double>(came_to_.most))});
+    if (on_device > limit_) {
       std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
         return a.memory->last_use < b.memory->last_use;
       });
     }
     for (const Candidate& candidate : candidates) {
-      if (on_device <= limit) break;
+      if (on_device <= limit_) break;
       on_device -= move_to_host(candidate.storage, *candidate.memory);
     }
     came_to_.most_on_device = std::max(came_to_.most_on_device, on_device);
+    most_added_ = on_device;
   }
 
   // The storage owns what it contained, on the host. Returns how many bytes that are.
   int64_t move_to_host(const at::Storage& storage, Memory& memory) {
     const at::NoGradGuard no_grad;
     const int64_t bytes = size_of(storage);
-    auto contents = std::make_unique<at::Tensor>(memory_on_host(bytes, device_.is_cuda()));
-    contents->copy_(contents_of(storage));
+    auto contents = std::make_unique<Contents>(storage);
     storage.set_data_ptr(at::DataPtr(
-        nullptr, contents.release(), [](void* tensor) { delete static_cast<at::Tensor*>(tensor); },
+        nullptr, contents.release(), [](void* those) { delete static_cast<Contents*>(those); },
         device_));
     memory.is_on_host = true;
     came_to_.moved += bytes;
@@ -186,11 +207,10 @@ class Swap final : public OperatorWatch {
   void bring_back(const at::Storage& storage, Memory& memory) {
     if (!memory.is_on_host) return;
     const at::NoGradGuard no_grad;
-    const auto* contents = static_cast<const at::Tensor*>(storage.data_ptr().get_context());
-    const at::Tensor fresh = at::empty({contents->numel()}, contents->options().device(device_));
-    fresh.copy_(*contents);
-    storage.set_data_ptr(fresh.storage().set_data_ptr(at::DataPtr()));
+    const auto* contents = static_cast<const Contents*>(storage.data_ptr().get_context());
+    storage.set_data_ptr(contents->on(device_).storage().set_data_ptr(at::DataPtr()));
     memory.is_on_host = false;
+    most_added_ += size_of(storage);
   }
 
   const c10::Device device_;
@@ -198,21 +218,24 @@ class Swap final : public OperatorWatch {
   std::mutex mutex_;
   std::unordered_map<const void*, Memory> seen_;
   int64_t clock_ = 0;
+  int64_t limit_;           // of results on the device
+  int64_t most_added_ = 0;  // no fewer than are there: those that were let go are not noticed
   ResultsOnHost came_to_;
 };
 
 }  // namespace
 
-ResultsOnHostScope::ResultsOnHostScope(bool is_on)
-    : before_(std::exchange(functions_put_results_on_host, is_on)) {}
+ResultsOnHostScope::ResultsOnHostScope(std::optional<ResultsOnHostOptions> options)
+    : before_(std::exchange(options_of_functions, options)) {}
 
-ResultsOnHostScope::~ResultsOnHostScope() { functions_put_results_on_host = before_; }
+ResultsOnHostScope::~ResultsOnHostScope() { options_of_functions = before_; }
 
 NamedTensors ResultsOnHostScope::run(const std::function<NamedTensors()>& function,
                                      c10::Device device) {
-  if (!functions_put_results_on_host) return function();
+  if (!options_of_functions) return function();
   NamedTensors results;
-  const ResultsOnHost came_to = run_with_results_on_host([&] { results = function(); }, device);
+  const ResultsOnHost came_to =
+      run_with_results_on_host([&] { results = function(); }, device, *options_of_functions);
   const auto say = [](int64_t bytes) { return humanize_bytes(static_cast<std::uint64_t>(bytes)); };
   log::debug("Of {} of a function's results {} were on {} at once.", say(came_to.most),
              say(came_to.most_on_device), device.str());

@@ -13,6 +13,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
+#include <optional>
 
 #include "tensorpack/graph/named_tensors.h"
 
@@ -21,7 +23,11 @@ namespace tensorpack {
 struct ResultsOnHostOptions {
   /// Of the results that are there at once, this share may be on the device.
   double share_on_device = 0.7;
-  /// Smaller ones stay there.
+  /// So many bytes may be there in any case.
+  int64_t enough_on_device = 0;
+  /// No more bytes than these are on the host at a time.
+  int64_t most_on_host = std::numeric_limits<int64_t>::max();
+  /// Smaller ones stay on the device.
   int64_t smallest_bytes = 1 << 20;
 };
 
@@ -33,10 +39,10 @@ struct ResultsOnHost {
 };
 
 /// While it lives, the functions of ops that are run on this thread run with part of their results
-/// on the host.
+/// on the host; with all of them on their device if there are no options.
 class [[nodiscard]] ResultsOnHostScope {
  public:
-  explicit ResultsOnHostScope(bool is_on);
+  explicit ResultsOnHostScope(std::optional<ResultsOnHostOptions> options);
   ~ResultsOnHostScope();
   ResultsOnHostScope(const ResultsOnHostScope&) = delete;
   ResultsOnHostScope& operator=(const ResultsOnHostScope&) = delete;
@@ -45,7 +51,7 @@ class [[nodiscard]] ResultsOnHostScope {
   static NamedTensors run(const std::function<NamedTensors()>& function, c10::Device device);
 
  private:
-  bool before_;
+  std::optional<ResultsOnHostOptions> before_;
 };
 
 /// Runs the function with part of what operators make on `device` on the host in between. All that

@@ -12,6 +12,12 @@
 namespace tensorpack {
 namespace {
 
+// For Recompute::kSome: a little less than what its programs hold of what a function does, as far
+// as that is much, and as far as the host has page-locked memory for the rest.
+constexpr ResultsOnHostOptions kSomeOnHost{.share_on_device = 0.85,
+                                           .enough_on_device = int64_t{1} << 30,
+                                           .most_on_host = int64_t{3} << 29};
+
 class ReplayRunner final : public ProgramRunner {
  public:
   ReplayRunner(const Trace& trace, const std::vector<std::string>& fetches)
@@ -47,6 +53,12 @@ void Lowering::optimize(const Op& op, Trace& trace, const std::vector<std::strin
   tensorpack::optimize(trace, fetches);
   if (op.device().is_cpu()) fuse_on_cpu(trace, fetches, fusion_);
   overlap_exchanges(trace);
+}
+
+std::optional<ResultsOnHostOptions> Lowering::results_on_host(const Op& op) const {
+  if (saves_memory(op)) return ResultsOnHostOptions{};
+  if (is_for(op) && fusion_.recompute == Recompute::kSome) return kSomeOnHost;
+  return std::nullopt;
 }
 
 std::unique_ptr<ProgramRunner> Lowering::make_runner(

@@ -8,11 +8,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tensorpack/graph/op.h"
 #include "tensorpack/graph/operator_watch.h"
+#include "tensorpack/graph/results_on_host.h"
 #include "tensorpack/graph/trace.h"
 #include "tensorpack/session/fusion_options.h"
 #include "tensorpack/session/program_runner.h"
@@ -37,8 +39,11 @@ class Lowering {
   /// nobody need.
   virtual std::shared_ptr<OperatorWatch> watch_over_function(const Op&) const { return nullptr; }
 
-  /// Whether programs of `op` are made to hold little memory. Its function must do with less, too,
-  /// while it is recorded or verified.
+  /// Where results of the function of `op` are while it is recorded or verified: it must do with as
+  /// little memory as its programs. Nothing if all of them are on the device.
+  std::optional<ResultsOnHostOptions> results_on_host(const Op& op) const;
+
+  /// Whether programs of `op` are made to hold as little memory as they can.
   bool saves_memory(const Op& op) const {
     return is_for(op) && fusion_.recompute == Recompute::kAlways;
   }

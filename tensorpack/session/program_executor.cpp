@@ -13,7 +13,6 @@
 #include "tensorpack/graph/host_copy.h"
 #include "tensorpack/graph/phase_log.h"
 #include "tensorpack/graph/record_op.h"
-#include "tensorpack/graph/results_on_host.h"
 #include "tensorpack/graph/state_guard.h"
 #include "tensorpack/session/difference.h"
 #include "tensorpack/session/verify.h"
@@ -48,7 +47,7 @@ class [[nodiscard]] FunctionScope {
 class [[nodiscard]] PreparationScope {
  public:
   PreparationScope(const Op& op, Precision precision, const Lowering& lowering)
-      : function_(precision), results_on_host_(lowering.saves_memory(op)) {
+      : function_(precision), results_on_host_(lowering.results_on_host(op)) {
     if (auto watch = lowering.watch_over_function(op)) watch_.emplace(std::move(watch));
   }
 

@@ -50,6 +50,37 @@ TEST(ResultsOnHostTest, NoMoreThanTheShareIsOnTheDevice) {
   EXPECT_LE(came_to.moved, 2 * came_to.most);
 }
 
+TEST(ResultsOnHostTest, WhatIsLittleStaysOnTheDevice) {
+  const Layers layers;
+  ResultsOnHostOptions options = kSmall;
+  options.enough_on_device = 1 << 20;
+  EXPECT_EQ(run_with_results_on_host([&] { layers.gradients(); }, at::kCPU, options).moved, 0);
+}
+
+TEST(ResultsOnHostTest, NoMoreThanIsAllowedIsOnTheHost) {
+  const Layers layers;
+  ResultsOnHostOptions options = kSmall;
+  options.most_on_host = int64_t{3} * 64 * 32 * 4;  // three of the layers' results
+  const ResultsOnHost came_to =
+      run_with_results_on_host([&] { layers.gradients(); }, at::kCPU, options);
+  EXPECT_GT(came_to.moved, 0);
+  EXPECT_GE(came_to.most_on_device, came_to.most - options.most_on_host);
+}
+
+TEST(ResultsOnHostTest, ResultsOfManyPiecesComeBackWhole) {
+  constexpr int64_t kElements = (int64_t{5} << 21) + 3;  // a piece and a quarter, and three numbers
+  at::Tensor large, expected;
+  run_with_results_on_host(
+      [&] {
+        large = at::arange(kElements, at::kFloat).add_(1);
+        expected = large.clone();
+        const at::Tensor others = at::ones({kElements}) + 1;  // pushes them out
+        large.mul_(2);
+      },
+      at::kCPU, {.share_on_device = 0.1, .smallest_bytes = 1});
+  EXPECT_TRUE(at::equal(large, expected * 2));
+}
+
 TEST(ResultsOnHostTest, VariablesAndInputsStay) {
   const Layers layers;
   std::vector<const void*> before;
