@@ -13,6 +13,7 @@
 
 #include "tensorpack/cuda/stream_order.h"
 #include "tensorpack/graph/exchange.h"
+#include "tensorpack/graph/host_copy.h"
 #include "tensorpack/graph/phase_log.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
@@ -260,7 +261,8 @@ void GraphRunner::capture(Variant& variant) {
   } catch (const std::exception& error) {
     give_up(fmt::format("{}: {}", program_.current_op(), tensorpack::describe(error)));
   }
-  // Not with the first step, which would wait for the driver as long.
+  // Not with the first step, which would wait for the driver as long, nor while it will be needed.
+  if (HostCopiesAhead::is_any()) return;
   releasing_ = std::async(std::launch::async, [device = space_->device] {
     c10::cuda::set_device(device);
     release_host_memory();

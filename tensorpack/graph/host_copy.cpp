@@ -3,6 +3,9 @@
 
 #include <ATen/ATen.h>
 
+#include <atomic>
+#include <utility>
+
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
@@ -23,6 +26,9 @@ at::Tensor lock_memory(int64_t bytes) {
     return {};
   }
 }
+
+thread_local HostCopiesAhead* newest = nullptr;
+std::atomic<int> alive = 0;
 
 LockedMemory& locked_memory() {
   static LockedMemory memory({.lock = lock_memory});
@@ -47,19 +53,39 @@ at::Tensor host_copy(const at::Tensor& tensor) {
 HostCopiesAhead::HostCopiesAhead(c10::Device device, int64_t bytes)
     : HostCopiesAhead(locked_memory(), device.is_cuda() ? bytes : 0) {}
 
-HostCopiesAhead::HostCopiesAhead(LockedMemory& memory, int64_t bytes) : memory_(memory) {
+HostCopiesAhead::HostCopiesAhead(LockedMemory& memory, int64_t bytes)
+    : memory_(memory), before_(std::exchange(newest, this)), wanted_(bytes) {
+  ++alive;
   if (bytes == 0) return;
-  thread_ = StoppableThread("lock memory", [&memory, bytes](const std::stop_token& stop) {
-    for (int64_t locked = 0; locked < bytes; locked += memory.chunk_bytes()) {
-      if (stop.stop_requested() || !memory.lock_ahead()) return;
-    }
-  });
+  thread_ =
+      StoppableThread("lock memory", [this](const std::stop_token& stop) { this->lock(stop); });
 }
 
 HostCopiesAhead::~HostCopiesAhead() {
   thread_.request_stop();
   thread_.join();
   memory_.forget_ahead();
+  newest = before_;
+  --alive;
+}
+
+void HostCopiesAhead::want(int64_t bytes) {
+  if (newest == nullptr) return;
+  const std::lock_guard lock(newest->mutex_);
+  newest->wanted_ += bytes;
+  newest->changed_.notify_one();
+}
+
+bool HostCopiesAhead::is_any() { return alive > 0; }
+
+void HostCopiesAhead::lock(const std::stop_token& stop) {
+  for (int64_t locked = 0; !stop.stop_requested(); locked += memory_.chunk_bytes()) {
+    {
+      std::unique_lock lock(mutex_);
+      if (!changed_.wait(lock, stop, [&] { return locked < wanted_; })) return;
+    }
+    if (!memory_.lock_ahead()) return;
+  }
 }
 
 }  // namespace tensorpack

@@ -3,7 +3,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
+#include <stop_token>
 
 #include "tensorpack/graph/locked_memory.h"
 #include "tensorpack/utils/thread.h"
@@ -27,8 +30,19 @@ class [[nodiscard]] HostCopiesAhead {
   HostCopiesAhead(const HostCopiesAhead&) = delete;
   HostCopiesAhead& operator=(const HostCopiesAhead&) = delete;
 
+  /// Has so many bytes more locked by the one that was made last on this thread, if there is one.
+  static void want(int64_t bytes);
+  /// Whether there is one in the process: memory that copies let go will be needed again.
+  static bool is_any();
+
  private:
+  void lock(const std::stop_token& stop);
+
   LockedMemory& memory_;
+  HostCopiesAhead* before_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  int64_t wanted_;
   StoppableThread thread_;
 };
 

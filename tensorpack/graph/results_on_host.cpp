@@ -195,6 +195,7 @@ class Swap final : public OperatorWatch {
   int64_t move_to_host(const at::Storage& storage, Memory& memory) {
     const at::NoGradGuard no_grad;
     const int64_t bytes = size_of(storage);
+    if (device_.is_cuda()) HostCopiesAhead::want(bytes);  // as much is likely to follow
     auto contents = std::make_unique<Contents>(storage);
     storage.set_data_ptr(at::DataPtr(
         nullptr, contents.release(), [](void* those) { delete static_cast<Contents*>(those); },

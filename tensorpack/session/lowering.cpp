@@ -14,7 +14,7 @@ namespace {
 
 // For Recompute::kSome: a little less than what its programs hold of what a function does, as far
 // as that is much, and as far as the host has page-locked memory for the rest.
-constexpr ResultsOnHostOptions kSomeOnHost{.share_on_device = 0.85,
+constexpr ResultsOnHostOptions kSomeOnHost{.share_on_device = 0.88,
                                            .enough_on_device = int64_t{1} << 30,
                                            .most_on_host = int64_t{3} << 29};
 

@@ -60,6 +60,21 @@ TEST(HostCopiesAheadTest, CopiesTakeWhatWasLockedAhead) {
   EXPECT_EQ(memory.asked(), 3);
 }
 
+TEST(HostCopiesAheadTest, LocksMoreWhenMoreIsWanted) {
+  CountedMemory memory;
+  EXPECT_FALSE(HostCopiesAhead::is_any());
+  {
+    const HostCopiesAhead ahead(*memory, kChunk);
+    EXPECT_TRUE(HostCopiesAhead::is_any());
+    memory.wait_until_asked(1);
+    HostCopiesAhead::want(2 * kChunk);
+    memory.wait_until_asked(3);
+  }
+  HostCopiesAhead::want(kChunk);  // there is none any more
+  EXPECT_FALSE(HostCopiesAhead::is_any());
+  EXPECT_EQ(memory.asked(), 3);
+}
+
 TEST(HostCopiesAheadTest, WhatNoCopyTookIsGivenBack) {
   CountedMemory memory;
   at::Tensor copy;
