@@ -2,6 +2,7 @@
 // How programs run on CUDA: recorded as for replay, launched as CUDA graphs.
 #include "tensorpack/session/lowering.h"
 
+#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
@@ -34,7 +35,7 @@ class CudaLowering final : public Lowering {
   void optimize(const Op& op, Trace& trace,
                 const std::vector<std::string>& fetches) const override {
     if (!op.device().is_cuda()) return Lowering::optimize(op, trace, fetches);
-    cuda::optimize(trace, fetches, fusion());
+    cuda::optimize(trace, fetches, fusion(), much_memory(op));
     overlap_exchanges(trace);
     const c10::cuda::CUDAGuard on_device(op.device());
     const PhaseLog phase(op.name(), op.device(), "listing kernels");
@@ -42,6 +43,14 @@ class CudaLowering final : public Lowering {
       c10::cuda::set_device(device.index());
       cudaFree(nullptr);  // the driver's context is there from the first call that needs it
     });
+  }
+
+  // Less than a sixteenth of a device leaves it empty, saved or not.
+  int64_t much_memory(const Op& op) const override {
+    if (!op.device().is_cuda()) return Lowering::much_memory(op);
+    constexpr int64_t kParts = 16;
+    const cudaDeviceProp* device = at::cuda::getDeviceProperties(op.device().index());
+    return static_cast<int64_t>(device->totalGlobalMem) / kParts;
   }
 
   std::shared_ptr<OperatorWatch> watch_over_function(const Op& op) const override {

@@ -10,7 +10,9 @@ namespace tensorpack {
 enum class Recompute {
   kNever,
   kIfNeeded,  ///< all of them, where the device has no room for the step otherwise
-  kSome,      ///< the cheapest, for a tenth less memory than the function takes; else as kIfNeeded
+  /// The cheapest, so that a training takes a tenth less memory than the function by itself would,
+  /// if that is more than a sixteenth of the device. Otherwise as kIfNeeded.
+  kSome,
   kAlways,
 };
 

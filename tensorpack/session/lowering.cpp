@@ -12,11 +12,10 @@
 namespace tensorpack {
 namespace {
 
-// For Recompute::kSome: a little less than what its programs hold of what a function does, as far
-// as that is much, and as far as the host has page-locked memory for the rest.
-constexpr ResultsOnHostOptions kSomeOnHost{.share_on_device = 0.88,
-                                           .enough_on_device = int64_t{1} << 30,
-                                           .most_on_host = int64_t{3} << 29};
+// For Recompute::kSome: as much as programs hold of what their function does, and no more on the
+// host than may be page-locked there.
+constexpr double kSomeShare = 0.87;
+constexpr int64_t kMostOnHost = int64_t{3} << 29;
 
 class ReplayRunner final : public ProgramRunner {
  public:
@@ -57,8 +56,10 @@ void Lowering::optimize(const Op& op, Trace& trace, const std::vector<std::strin
 
 std::optional<ResultsOnHostOptions> Lowering::results_on_host(const Op& op) const {
   if (saves_memory(op)) return ResultsOnHostOptions{};
-  if (is_for(op) && fusion_.recompute == Recompute::kSome) return kSomeOnHost;
-  return std::nullopt;
+  if (!is_for(op) || fusion_.recompute != Recompute::kSome) return std::nullopt;
+  return ResultsOnHostOptions{.share_on_device = kSomeShare,
+                              .enough_on_device = much_memory(op),
+                              .most_on_host = kMostOnHost};
 }
 
 std::unique_ptr<ProgramRunner> Lowering::make_runner(

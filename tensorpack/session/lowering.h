@@ -39,6 +39,10 @@ class Lowering {
   /// nobody need.
   virtual std::shared_ptr<OperatorWatch> watch_over_function(const Op&) const { return nullptr; }
 
+  /// Results of a function of `op` that take less than this are kept as they are: for its device
+  /// that is little.
+  virtual int64_t much_memory(const Op&) const { return int64_t{1} << 30; }
+
   /// Where results of the function of `op` are while it is recorded or verified: it must do with as
   /// little memory as its programs. Nothing if all of them are on the device.
   std::optional<ResultsOnHostOptions> results_on_host(const Op& op) const;

@@ -12,8 +12,6 @@ namespace {
 // Recompute::kSome: of what the function holds, a step holds so much. Inputs and variables come to
 // it, so that the step as a whole takes a tenth less.
 constexpr double kSomeShare = 0.87;
-// Of less nobody is short.
-constexpr int64_t kMuchMemory = int64_t{1} << 30;
 
 void fuse(Trace& trace, const std::vector<std::string>& fetches, const FusionOptions& options) {
   const size_t before = trace.nodes.size();
@@ -46,7 +44,8 @@ void fuse(Trace& trace, const std::vector<std::string>& fetches, const FusionOpt
 
 }  // namespace
 
-void optimize(Trace& trace, const std::vector<std::string>& fetches, const FusionOptions& options) {
+void optimize(Trace& trace, const std::vector<std::string>& fetches, const FusionOptions& options,
+              int64_t much_memory) {
   tensorpack::optimize(trace, fetches);
   const int64_t held_by_function = MemoryUse(trace).peak();
   // Without kernels, libtorch's operators as they are beat those that stand in for the fused ones.
@@ -58,7 +57,7 @@ void optimize(Trace& trace, const std::vector<std::string>& fetches, const Fusio
   if (options.recompute == Recompute::kAlways) {
     recompute(trace, options.device);
   } else {
-    if (options.recompute == Recompute::kSome && held_by_function >= kMuchMemory) {
+    if (options.recompute == Recompute::kSome && held_by_function >= much_memory) {
       recompute(trace, options.device, static_cast<int64_t>(kSomeShare * held_by_function));
     }
     if (options.side_stream) use_side_stream(trace, options.device);  // holds more
