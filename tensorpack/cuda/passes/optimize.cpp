@@ -42,11 +42,13 @@ void fuse(Trace& trace, const std::vector<std::string>& fetches, const FusionOpt
 void optimize(Trace& trace, const std::vector<std::string>& fetches, const FusionOptions& options) {
   tensorpack::optimize(trace, fetches);
   // Without kernels, libtorch's operators as they are beat those that stand in for the fused ones.
-  if (options.device != c10::kCUDA || device_launcher() != nullptr) {
+  const bool has_kernels = options.device != c10::kCUDA || device_launcher() != nullptr;
+  if (has_kernels) {
     fuse(trace, fetches, options);
     if (options.updates) feed_updates(trace, options.device);
   }
   if (options.batch_casts) batch_casts(trace, options.device);
+  if (options.keep_copies && has_kernels) keep_copies(trace, options.device);
   if (options.recompute == Recompute::kAlways) {
     recompute(trace, options.device);
   } else if (options.side_stream) {  // what is read there is held longer

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies of variables that a program keeps from one run to the next.
+//
+// Note [Kept copies]
+// In mixed precision a step begins with casts of its weights and ends with an update, which has the
+// new weights at hand and can write the casts that the next step begins with. They lie in constants
+// of the trace, then, and the operator that makes them of the variables, make_copies_, is needed in
+// the first run alone. And whenever somebody else wrote a variable since: a checkpoint, a callback,
+// another program. libtorch counts the writes to a tensor, also those through views and detach().
+// Programs run below what counts, and captured work is out of its sight, so who runs a program
+// counts for it: once for each variable that it writes. Copies of variables with another count than
+// the program left are stale.
+//
+// What is written through data() or a pointer is counted by nobody.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tensorpack/graph/program.h"
+#include "tensorpack/graph/trace.h"
+
+namespace tensorpack {
+
+/// make_copies_(Tensor(a!)[] copies, Tensor[] variables): copies each variable, in the type of its
+/// copy. Those variables are written after it, and by an update that writes the copies, too.
+c10::OperatorHandle make_copies_operator();
+
+/// The copies that a program keeps, and what it writes. A program without copies has its writes
+/// counted all the same.
+class KeptCopies {
+ public:
+  /// Takes the operators that make copies out of `trace`: the rest is what runs.
+  explicit KeptCopies(Trace& trace);
+
+  /// Stands around every run of the rest, however that is done. Makes the copies first, if they are
+  /// stale, and counts the writes in the end. After a run that throws they are stale.
+  class [[nodiscard]] Run {
+   public:
+    explicit Run(KeptCopies& copies);
+    ~Run();
+    Run(const Run&) = delete;
+    Run& operator=(const Run&) = delete;
+
+   private:
+    KeptCopies& copies_;
+    std::vector<int64_t> versions_;  // of the variables, after the run
+    int exceptions_;                 // that were on their way before it
+  };
+
+ private:
+  std::vector<int64_t> versions() const;
+
+  std::vector<at::Tensor> written_;  // variables
+  std::vector<at::Tensor> copied_;   // those with copies
+  std::vector<int64_t> versions_;  // of those, when their copies were right; empty if they are not
+  std::unique_ptr<Program> making_;  // of the copies
+};
+
+}  // namespace tensorpack
