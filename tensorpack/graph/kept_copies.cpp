@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/graph/kept_copies.h"
 
+#include <ATen/ATen.h>
+#include <fmt/ranges.h>
 #include <torch/library.h>
 
 #include <exception>
 #include <unordered_set>
+#include <utility>
 
 #include "tensorpack/utils/count_write.h"
+#include "tensorpack/utils/error.h"
 #include "tensorpack/utils/find_operator.h"
 #include "tensorpack/utils/torch_compat.h"
 
@@ -30,6 +34,11 @@ std::vector<at::Tensor> written_variables(const Trace& trace) {
   return variables;
 }
 
+// Or both not a number.
+bool is_same(const at::Tensor& a, const at::Tensor& b) {
+  return a.eq(b).logical_or_(a.isnan().logical_and_(b.isnan())).all().item<bool>();
+}
+
 }  // namespace
 
 c10::OperatorHandle make_copies_operator() { return find_operator("tensorpack::make_copies_"); }
@@ -41,9 +50,13 @@ KeptCopies::KeptCopies(Trace& trace) : written_(written_variables(trace)) {
     makes[i] = makes_copies(node);
     others[i] = !makes[i];
     if (!makes[i]) continue;
-    for (ValueId id : node.arguments[1].ids) copied_.push_back(trace.values[id].tensor);
+    const std::vector<ValueId>& copies = node.arguments[0].ids;
+    const std::vector<ValueId>& variables = node.arguments[1].ids;
+    for (size_t k = 0; k < copies.size(); ++k) {
+      copies_.push_back({trace.values[copies[k]].tensor, trace.values[variables[k]].tensor});
+    }
   }
-  if (copied_.empty()) return;
+  if (copies_.empty()) return;
   Trace making = trace;
   making.inputs.clear();
   making.outputs.clear();
@@ -54,9 +67,20 @@ KeptCopies::KeptCopies(Trace& trace) : written_(written_variables(trace)) {
 
 std::vector<int64_t> KeptCopies::versions() const {
   std::vector<int64_t> versions;
-  versions.reserve(copied_.size());
-  for (const at::Tensor& variable : copied_) versions.push_back(variable._version());
+  versions.reserve(copies_.size());
+  for (const Copy& copy : copies_) versions.push_back(copy.variable._version());
   return versions;
+}
+
+void KeptCopies::check() const {
+  for (const Copy& copy : copies_) {
+    TP_CHECK(
+        is_same(copy.variable.detach().to(copy.tensor.scalar_type()), copy.tensor), "run",
+        "the copy that an update left of a variable of shape [{}] is not that of the variable. "
+        "Write variables by operators, not through data() or a pointer. If nobody does so, "
+        "please report it; FusionOptions{{.keep_copies = false}} runs without copies.",
+        fmt::join(copy.tensor.sizes(), ", "));
+  }
 }
 
 // Asked for before the copies are made: who writes meanwhile, on another thread, is noticed in the
@@ -65,7 +89,11 @@ KeptCopies::Run::Run(KeptCopies& copies)
     : copies_(copies), versions_(copies.versions()), exceptions_(std::uncaught_exceptions()) {
   const bool are_stale = versions_ != copies.versions_;
   copies.versions_.clear();
-  if (are_stale) copies.making_->run({});
+  if (are_stale) {
+    copies.making_->run({});
+  } else if (!std::exchange(copies.is_checked_, true)) {
+    copies.check();
+  }
   for (int64_t& version : versions_) ++version;
 }
 

@@ -12,6 +12,9 @@
 // the program left are stale.
 //
 // What is written through data() or a pointer is counted by nobody.
+//
+// Verification puts variables back before each run, so it never sees copies that an update wrote:
+// the first ones are compared with the variables before they are used.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -52,12 +55,18 @@ class KeptCopies {
   };
 
  private:
+  struct Copy {
+    at::Tensor tensor;
+    at::Tensor variable;
+  };
   std::vector<int64_t> versions() const;
+  void check() const;
 
   std::vector<at::Tensor> written_;  // variables
-  std::vector<at::Tensor> copied_;   // those with copies
-  std::vector<int64_t> versions_;  // of those, when their copies were right; empty if they are not
+  std::vector<Copy> copies_;
+  std::vector<int64_t> versions_;    // of variables with copies, as these are; empty if stale
   std::unique_ptr<Program> making_;  // of the copies
+  bool is_checked_ = false;          // what the program leaves
 };
 
 }  // namespace tensorpack

@@ -6,10 +6,12 @@
 #include <gmock/gmock.h>
 
 #include <functional>
+#include <limits>
 #include <thread>
 
 #include "tensorpack/graph/variable_store.h"
 #include "tests/graph/tracing.h"
+#include "tests/support/throws.h"
 
 namespace tensorpack {
 namespace {
@@ -124,13 +126,32 @@ TEST(KeptCopiesTest, AreMadeAgainAfterAnyWriteThatIsCounted) {
 }
 
 // The other half of the contract, which FusionOptions::keep_copies states.
-TEST(KeptCopiesTest, WritesThroughDataAreNotNoticed) {
+TEST(KeptCopiesTest, LaterWritesThroughDataAreNotNoticed) {
   const Step step;
   KeepingProgram program(step.trace(), {"y"});
+  program.run();
   program.run();
   const at::Tensor before = step.cast();
   step.w.data().mul_(2);
   EXPECT_TRUE(at::equal(program.run()[0], before));
+}
+
+TEST(KeptCopiesTest, TheFirstThatAProgramLeavesMustBeRight) {
+  const Step step;
+  KeepingProgram program(step.trace(), {"y"});
+  program.run();
+  step.copy[1] += 0.5;
+  EXPECT_ERROR(program.run(), "[run] the copy that an update left of a variable of shape [3]");
+  const at::Tensor expected = step.cast();
+  EXPECT_TRUE(at::equal(program.run()[0], expected));
+}
+
+TEST(KeptCopiesTest, NotANumberIsRight) {
+  const Step step;
+  step.w.detach()[1] = std::numeric_limits<float>::quiet_NaN();
+  KeepingProgram program(step.trace(), {"y"});
+  program.run();
+  EXPECT_TRUE(program.run()[0][1].isnan().item<bool>());
 }
 
 TEST(KeptCopiesTest, AWriteDuringARunIsNoticedInTheNext) {

@@ -27,6 +27,17 @@ constexpr size_t kFirstSlot = 2;
 constexpr size_t kCopies = kFirstSlot + kSlots;
 using UpdateLists = TensorLists<kCopies + 1>;
 
+constexpr const char* kStoreCopy = R"cuda(
+// Rows of what is put together need not be aligned.
+__device__ __forceinline__ void store_copy(C* c, const float (&f)[W]) {
+  if ((unsigned long long)c % sizeof(Vector<C, W>) == 0) {
+    store<W>(c, f);
+  } else {
+    for (int k = 0; k < W; ++k) from_float(f[k], c[k]);
+  }
+}
+)cuda";
+
 // The parts of for_elements(), with what kernels that write copies have in between.
 constexpr const char* kElements = R"cuda(
 __device__ __forceinline__ float to_float(double v) { return (float)v; }
@@ -58,7 +69,7 @@ constexpr const char* kVectors =
       if (kUsed > 1) store<W>(b + i, fb);
 )cuda";
 
-constexpr const char* kVectorOfCopy = R"cuda(      if (c != nullptr) store<W>(c + i, fp);
+constexpr const char* kVectorOfCopy = R"cuda(      if (c != nullptr) store_copy(c + i, fp);
 )cuda";
 
 constexpr const char* kRest = R"cuda(      continue;
@@ -77,9 +88,9 @@ constexpr const char* kEnd = R"cuda(    }
 )cuda";
 
 std::string elements_text(bool has_copies) {
-  if (!has_copies) return std::string(kElements) + kVectors + kRest + kEnd;
-  return std::string(kElements) + kPlaceOfCopy + kVectors + kVectorOfCopy + kRest + kElementOfCopy +
-         kEnd;
+  return has_copies ? fmt::format("{}{}{}{}{}{}{}{}", kStoreCopy, kElements, kPlaceOfCopy, kVectors,
+                                  kVectorOfCopy, kRest, kElementOfCopy, kEnd)
+                    : fmt::format("{}{}{}{}", kElements, kVectors, kRest, kEnd);
 }
 
 constexpr const char* kSgd = R"cuda(
@@ -139,11 +150,12 @@ std::map<c10::ScalarType, UpdateLists> by_gradient_type(const UpdateTensors& ten
   return found;
 }
 
+// Without copies, which may lie anywhere.
 int vector_width(const UpdateLists& lists) {
   constexpr int kWidest = 4;
-  for (const std::vector<Tensor>& list : lists) {
-    for (const Tensor& tensor : list) {
-      if (tensor.defined() && !is_aligned(tensor, kWidest)) return 1;
+  for (size_t k = 0; k < kCopies; ++k) {
+    for (const Tensor& tensor : lists[k]) {
+      if (!is_aligned(tensor, kWidest)) return 1;
     }
   }
   return kWidest;
