@@ -36,6 +36,8 @@ SessionOptions session_options(const GpuTask& task) {
   if (without == "side_stream") options.fusion.side_stream = false;
   if (without == "layer_norm") options.fusion.layer_norm = false;
   if (without == "fusion") options.fusion = FusionOptions::none();
+  // What is off by default.
+  if (env("TENSORPACK_BENCH_WITH") == "keep_copies") options.fusion.keep_copies = true;
   if (const auto candidates = env("TENSORPACK_BENCH_CUDNN_CANDIDATES")) {
     options.cudnn_candidates = std::stoi(*candidates);
   }

@@ -2,16 +2,16 @@
 #include "tensorpack/graph/kept_copies.h"
 
 #include <ATen/ATen.h>
-#include <fmt/ranges.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <exception>
 #include <unordered_set>
 #include <utility>
 
 #include "tensorpack/utils/count_write.h"
-#include "tensorpack/utils/error.h"
 #include "tensorpack/utils/find_operator.h"
+#include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/torch_compat.h"
 
 namespace tensorpack {
@@ -72,28 +72,34 @@ std::vector<int64_t> KeptCopies::versions() const {
   return versions;
 }
 
-void KeptCopies::check() const {
-  for (const Copy& copy : copies_) {
-    TP_CHECK(
-        is_same(copy.variable.detach().to(copy.tensor.scalar_type()), copy.tensor), "run",
-        "the copy that an update left of a variable of shape [{}] is not that of the variable. "
-        "Write variables by operators, not through data() or a pointer. If nobody does so, "
-        "please report it; FusionOptions{{.keep_copies = false}} runs without copies.",
-        fmt::join(copy.tensor.sizes(), ", "));
+bool KeptCopies::are_stale(const std::vector<int64_t>& versions) {
+  if (versions != versions_) return true;
+  if (!are_left_right_) {
+    are_left_right_ = are_right();
+    if (!*are_left_right_) {
+      log::warning(
+          "Copies of weights that an update wrote are not those of its variables. From now on they "
+          "are made before every step, which takes longer. With FusionOptions::keep_copies, write "
+          "variables by operators, not through data() or a pointer, and not on several threads at "
+          "once; if nobody does so, please report it.");
+    }
   }
+  return !*are_left_right_;
+}
+
+bool KeptCopies::are_right() const {
+  return std::all_of(copies_.begin(), copies_.end(), [](const Copy& copy) {
+    return is_same(copy.variable.detach().to(copy.tensor.scalar_type()), copy.tensor);
+  });
 }
 
 // Asked for before the copies are made: who writes meanwhile, on another thread, is noticed in the
 // next run.
 KeptCopies::Run::Run(KeptCopies& copies)
     : copies_(copies), versions_(copies.versions()), exceptions_(std::uncaught_exceptions()) {
-  const bool are_stale = versions_ != copies.versions_;
+  const bool are_stale = copies.are_stale(versions_);
   copies.versions_.clear();
-  if (are_stale) {
-    copies.making_->run({});
-  } else if (!std::exchange(copies.is_checked_, true)) {
-    copies.check();
-  }
+  if (are_stale) copies.making_->run({});
   for (int64_t& version : versions_) ++version;
 }
 

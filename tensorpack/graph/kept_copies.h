@@ -13,14 +13,16 @@
 //
 // What is written through data() or a pointer is counted by nobody.
 //
-// Verification puts variables back before each run, so it never sees copies that an update wrote:
-// the first ones are compared with the variables before they are used.
+// Verification puts variables back before each run, so it never sees copies that an update wrote.
+// The first ones are compared with the variables before they are used; if they are not right, as
+// where several threads write the variables at once, the program makes them before every run.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tensorpack/graph/program.h"
@@ -60,13 +62,15 @@ class KeptCopies {
     at::Tensor variable;
   };
   std::vector<int64_t> versions() const;
-  void check() const;
+  bool are_stale(const std::vector<int64_t>& versions);
+  bool are_right() const;
 
   std::vector<at::Tensor> written_;  // variables
   std::vector<Copy> copies_;
   std::vector<int64_t> versions_;    // of variables with copies, as these are; empty if stale
   std::unique_ptr<Program> making_;  // of the copies
-  bool is_checked_ = false;          // what the program leaves
+  // Those that the program leaves, when they were looked at.
+  std::optional<bool> are_left_right_;
 };
 
 }  // namespace tensorpack

@@ -9,16 +9,8 @@
 #include "tensorpack/cuda/passes/passes.h"
 #include "tensorpack/graph/kept_copies.h"
 #include "tensorpack/graph/patterns.h"
-#include "tensorpack/models/attention.h"
-#include "tensorpack/models/fully_connected.h"
-#include "tensorpack/optim/adam.h"
-#include "tensorpack/optim/gradient_processor.h"
 #include "tensorpack/optim/kernels.h"
-#include "tensorpack/optim/sgd.h"
-#include "tensorpack/session/lowering.h"
-#include "tensorpack/session/program_executor.h"
-#include "tensorpack/tower/tower_context.h"
-#include "tensorpack/tower/tower_func.h"
+#include "tests/cuda/copying_training.h"
 #include "tests/cuda/fusion.h"
 
 namespace tensorpack::cuda {
@@ -312,144 +304,44 @@ TEST(KeepCopiesTest, KernelsOfTheUpdatesAreCompiledAhead) {
 // CUDA's passes, for ops that are replayed on the CPU.
 class LoweringForReplay final : public Lowering {
  public:
-  explicit LoweringForReplay(FusionOptions fusion, int* copies = nullptr)
-      : Lowering(fusion), copies_(copies) {}
+  using Lowering::Lowering;
 
   void optimize(const Op&, Trace& trace, const std::vector<std::string>& fetches) const override {
     cuda::optimize(trace, fetches, fusion());
-    if (copies_ != nullptr) *copies_ = static_cast<int>(kept_copies(trace).size());
   }
-
- private:
-  int* copies_;
 };
 
-// A network, its training and what changes its weights otherwise.
-class Training {
- public:
-  Training(bool keep_copies, std::function<Owned<Optimizer>()> make_optimizer)
-      : optimizer_(make_optimizer()),
-        executor_(graph_, {.precision = Precision::kBFloat16, .verify_again = {3, 5, 0}},
-                  std::make_unique<LoweringForReplay>(
-                      FusionOptions{.keep_copies = keep_copies, .device = at::kCPU}, &copies_)) {
-    train_ = define("train", [this](const at::Tensor& cost) {
-      minimize(*optimizer_, cost, graph_.variables().trainable());
-    });
-    train_half_ = define("train_half", [this](const at::Tensor& cost) {
-      minimize(*optimizer_, cost * 0.5, graph_.variables().trainable());
-    });
-    decay_ = define("decay", [this](const at::Tensor&) {
-      const at::NoGradGuard no_grad;
-      for (Variable* variable : graph_.variables().trainable()) variable->tensor.mul_(0.75);
-    });
-  }
-
-  at::Tensor train(int i) { return run(train_, i); }
-  at::Tensor train_half(int i) { return run(train_half_, i); }
-  at::Tensor decay(int i) { return run(decay_, i); }
-  // Another set of fetches is another program.
-  at::Tensor train_without_cost(int i) {
-    executor_.run(train_, {batch(i)}, {});
-    return at::zeros({});
-  }
-  const std::vector<Variable*> weights() { return graph_.variables().trainable(); }
-  int copies() const { return copies_; }
-
- private:
-  Op define(const std::string& name, std::function<void(const at::Tensor&)> finish) {
-    return graph_.define({
-        .name = name,
-        .inputs = {{"x", {2, 5, 8}}},
-        .body = [this, finish](const Tensors& in) -> NamedTensors {
-          TowerContext tower(graph_);
-          const TowerFunc network = [](const at::Tensor& x) {
-            const at::Tensor l = MultiHeadAttention("attention", x, {.heads = 2});
-            return FullyConnected("fc", l.flatten(0, 1), {.units = 3});
-          };
-          const at::Tensor cost = network({in[0]})[0].to(at::kFloat).square().mean();
-          finish(cost);
-          return {{"cost", cost}};
-        },
-    });
-  }
-  static at::Tensor batch(int i) { return at::arange(80).reshape({2, 5, 8}).div(50).sub(i % 3); }
-  at::Tensor run(const Op& op, int i) { return executor_.run(op, {batch(i)}, {"cost"})[0]; }
-
-  int copies_ = 0;  // in the program that was made last
-  Graph graph_{{.seed = 5}};
-  Owned<Optimizer> optimizer_;
-  ProgramExecutor executor_;
-  Op train_, train_half_, decay_;
-};
-
-using Changes = std::function<at::Tensor(Training&, int step)>;
-
-void expect_same_training(const Changes& step) {
-  const std::vector<std::function<Owned<Optimizer>()>> optimizers = {
-      [] { return SGD({.lr = 0.1}); },
-      [] { return SGD({.lr = 0.01, .momentum = 0.9}); },
-      [] { return Adam({.lr = 0.01}); },
-  };
-  for (size_t k = 0; k < optimizers.size(); ++k) {
-    SCOPED_TRACE(k);
-    Training plain(false, optimizers[k]), keeping(true, optimizers[k]);
-    for (int i = 0; i < 8; ++i) {
-      const at::Tensor expected = step(plain, i), found = step(keeping, i);
-      ASSERT_TRUE(expected.isfinite().item<bool>());
-      EXPECT_TRUE(at::equal(found, expected)) << "step " << i;
-    }
-    EXPECT_EQ(plain.copies(), 0);
-    for (size_t i = 0; i < plain.weights().size(); ++i) {
-      EXPECT_TRUE(at::equal(keeping.weights()[i]->tensor, plain.weights()[i]->tensor)) << i;
-    }
-  }
+void expect_same_replays(const StepOfTraining& step, FusionOptions fusion = {}) {
+  fusion.device = at::kCPU;
+  expect_same_training(
+      at::kCPU, fusion,
+      [](const FusionOptions& options) { return std::make_unique<LoweringForReplay>(options); },
+      step);
 }
 
 TEST(TrainingWithKeptCopiesTest, GivesTheBitsOfTrainingWithout) {
-  expect_same_training([](Training& training, int i) { return training.train(i); });
-  Training training(true, [] { return SGD({.lr = 0.1}); });
-  training.train(0);
-  EXPECT_EQ(training.copies(), static_cast<int>(training.weights().size()));
+  expect_same_replays([](CopyingTraining& training, int i) { return training.train(i); });
 }
 
-TEST(TrainingWithKeptCopiesTest, GoesOnFromWhatIsAssigned) {
-  expect_same_training([](Training& training, int i) {
-    if (i % 3 == 1) {
-      const Variable& weight = *training.weights()[static_cast<size_t>(i) % 4];
-      weight.assign(at::full_like(weight.tensor, 0.125 * i));
-    }
-    return training.train(i);
-  });
+TEST(TrainingWithKeptCopiesTest, GivesTheBitsOfTrainingWithoutWhereResultsAreMadeAgain) {
+  expect_same_replays([](CopyingTraining& training, int i) { return training.train(i); },
+                      {.recompute = Recompute::kAlways});
 }
+
+TEST(TrainingWithKeptCopiesTest, GoesOnFromWhatIsAssigned) { expect_same_replays(assign_between); }
 
 TEST(TrainingWithKeptCopiesTest, GoesOnFromWhatIsWrittenInPlace) {
-  expect_same_training([](Training& training, int i) {
-    const at::NoGradGuard no_grad;
-    const at::Tensor& weight = training.weights()[static_cast<size_t>(i) % 4]->tensor;
-    if (i == 2) weight.detach().mul_(3);
-    if (i == 4) weight.flatten().narrow(0, 1, 2).fill_(1);
-    if (i == 6) weight.sub_(weight.mean());
-    return training.train(i);
-  });
+  expect_same_replays(write_between);
 }
 
 TEST(TrainingWithKeptCopiesTest, GoesOnFromWhatAnotherOpWrote) {
-  expect_same_training([](Training& training, int i) {
-    if (i == 3 || i == 5) training.decay(i);
-    return training.train(i);
-  });
+  expect_same_replays(run_another_op_between);
 }
 
-TEST(TrainingWithKeptCopiesTest, TwoOpsTrainInTurns) {
-  expect_same_training([](Training& training, int i) {
-    return i % 3 == 1 ? training.train_half(i) : training.train(i);
-  });
-}
+TEST(TrainingWithKeptCopiesTest, TwoOpsTrainInTurns) { expect_same_replays(train_in_turns); }
 
 TEST(TrainingWithKeptCopiesTest, ProgramsForOtherFetchesTrainInTurns) {
-  expect_same_training([](Training& training, int i) {
-    return i % 3 == 1 ? training.train_without_cost(i) : training.train(i);
-  });
+  expect_same_replays(fetch_in_turns);
 }
 
 }  // namespace
