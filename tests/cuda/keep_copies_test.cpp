@@ -83,7 +83,7 @@ Tensors outcome_of_steps(Trace trace, const Weights& weights) {
 }
 
 // The pass keeps copies of so many variables, and steps give the bits that they gave without.
-Trace expect_kept(int variables, const StepOfWeights& step) {
+Trace expect_copies_kept(int variables, const StepOfWeights& step) {
   at::manual_seed(4);
   const Weights plain;
   Weights weights;
@@ -116,12 +116,13 @@ Trace expect_kept(int variables, const StepOfWeights& step) {
 at::Tensor short_of(const at::Tensor& tensor) { return tensor.to(at::kBFloat16); }
 
 TEST(KeepCopiesTest, CastsAreMadeByTheUpdate) {
-  const Trace trace = expect_kept(3, [](const Weights& w, const at::Tensor& x) -> NamedTensors {
-    const at::Tensor y = at::addmm(short_of(w.bias), short_of(x), short_of(w.a).t());
-    const at::Tensor z = at::mm(short_of(x), short_of(w.b).t());
-    w.update(y + z.sum(), {w.a, w.b, w.bias});
-    return {{"y", y}, {"z", z}};
-  });
+  const Trace trace =
+      expect_copies_kept(3, [](const Weights& w, const at::Tensor& x) -> NamedTensors {
+        const at::Tensor y = at::addmm(short_of(w.bias), short_of(x), short_of(w.a).t());
+        const at::Tensor z = at::mm(short_of(x), short_of(w.b).t());
+        w.update(y + z.sum(), {w.a, w.b, w.bias});
+        return {{"y", y}, {"z", z}};
+      });
   EXPECT_EQ(count(trace, "tensorpack::make_copies_"), 1);
   EXPECT_EQ(count(trace, "tensorpack::sgd_and_copies_"), 1);
   EXPECT_EQ(count(trace, "tensorpack::sgd_"), 0);
@@ -130,7 +131,7 @@ TEST(KeepCopiesTest, CastsAreMadeByTheUpdate) {
 
 TEST(KeepCopiesTest, ACastThatIsMadeAloneIsKept) {
   for (const auto type : {at::kBFloat16, at::kHalf}) {
-    expect_kept(1, [type](const Weights& w, const at::Tensor& x) -> NamedTensors {
+    expect_copies_kept(1, [type](const Weights& w, const at::Tensor& x) -> NamedTensors {
       const at::Tensor y = x.sum() * w.a.to(type);
       w.update(y, {w.b, w.a});
       return {{"y", y}};
@@ -139,12 +140,13 @@ TEST(KeepCopiesTest, ACastThatIsMadeAloneIsKept) {
 }
 
 TEST(KeepCopiesTest, PartsOfWhatIsPutTogetherAreWrittenWhereTheyLie) {
-  const Trace trace = expect_kept(3, [](const Weights& w, const at::Tensor& x) -> NamedTensors {
-    const at::Tensor both = short_of(at::cat({w.b, w.a}));
-    const at::Tensor y = at::mm(short_of(x), both.t());
-    w.update(y + short_of(w.bias).sum(), {w.a, w.bias, w.b});
-    return {{"y", y}};
-  });
+  const Trace trace =
+      expect_copies_kept(3, [](const Weights& w, const at::Tensor& x) -> NamedTensors {
+        const at::Tensor both = short_of(at::cat({w.b, w.a}));
+        const at::Tensor y = at::mm(short_of(x), both.t());
+        w.update(y + short_of(w.bias).sum(), {w.a, w.bias, w.b});
+        return {{"y", y}};
+      });
   const auto copies = kept_copies(trace);
   ASSERT_EQ(copies.size(), 3U);
   EXPECT_EQ(copies[0].first.storage_offset() + copies[1].first.storage_offset() +
@@ -153,22 +155,24 @@ TEST(KeepCopiesTest, PartsOfWhatIsPutTogetherAreWrittenWhereTheyLie) {
 }
 
 TEST(KeepCopiesTest, SeveralUpdatesWriteTheirOwn) {
-  const Trace trace = expect_kept(2, [](const Weights& w, const at::Tensor& x) -> NamedTensors {
-    const at::Tensor y = x.sum() * short_of(at::cat({w.a, w.b}));
-    w.update(y, {w.b});
-    w.update(y, {w.a});
-    return {};
-  });
+  const Trace trace =
+      expect_copies_kept(2, [](const Weights& w, const at::Tensor& x) -> NamedTensors {
+        const at::Tensor y = x.sum() * short_of(at::cat({w.a, w.b}));
+        w.update(y, {w.b});
+        w.update(y, {w.a});
+        return {};
+      });
   EXPECT_EQ(count(trace, "tensorpack::sgd_and_copies_"), 2);
 }
 
 TEST(KeepCopiesTest, OtherCastsThatWereMadeWithThemStay) {
-  const Trace trace = expect_kept(1, [](const Weights& w, const at::Tensor& x) -> NamedTensors {
-    const at::Tensor both = short_of(at::cat({w.b, w.b + 0}));
-    const at::Tensor y = x.sum() * short_of(w.a).sum() * short_of(w.bias).sum() * both;
-    w.update(y, {w.a});
-    return {{"y", y}};
-  });
+  const Trace trace =
+      expect_copies_kept(1, [](const Weights& w, const at::Tensor& x) -> NamedTensors {
+        const at::Tensor both = short_of(at::cat({w.b, w.b + 0}));
+        const at::Tensor y = x.sum() * short_of(w.a).sum() * short_of(w.bias).sum() * both;
+        w.update(y, {w.a});
+        return {{"y", y}};
+      });
   EXPECT_EQ(count(trace, "tensorpack::cast_together"), 1);
   EXPECT_EQ(casts_of_variables(trace), 2);  // b and bias
 }
@@ -260,18 +264,20 @@ TEST(KeepCopiesTest, WhatOthersSeeOrWriteIsLeftAlone) {
   };
   for (const auto& [why, step] : steps) {
     SCOPED_TRACE(why);
-    const Trace trace = expect_kept(0, step);
+    const Trace trace = expect_copies_kept(0, step);
     EXPECT_THAT(kept_copies(trace), IsEmpty());
   }
 }
 
 TEST(KeepCopiesTest, OfTwoCopiesOfAVariableOneIsKept) {
-  const Trace trace = expect_kept(2, [](const Weights& w, const at::Tensor& x) -> NamedTensors {
-    const at::Tensor y = x.sum() * short_of(w.a) * short_of(at::cat({w.a, w.b})).sum();
-    const at::Tensor z = y.sum() * short_of(w.b) * w.bias.to(at::kHalf).sum();  // of another type
-    w.update(z, {w.a, w.b, w.bias});
-    return {{"y", y}};
-  });
+  const Trace trace =
+      expect_copies_kept(2, [](const Weights& w, const at::Tensor& x) -> NamedTensors {
+        const at::Tensor y = x.sum() * short_of(w.a) * short_of(at::cat({w.a, w.b})).sum();
+        const at::Tensor z =
+            y.sum() * short_of(w.b) * w.bias.to(at::kHalf).sum();  // of another type
+        w.update(z, {w.a, w.b, w.bias});
+        return {{"y", y}};
+      });
   EXPECT_THAT(operators(trace), Contains("tensorpack::sgd_and_copies_"));
 }
 

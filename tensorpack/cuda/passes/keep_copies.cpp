@@ -44,7 +44,7 @@ std::optional<c10::OperatorHandle> with_copies(const Node& update) {
   return std::nullopt;
 }
 
-bool is_of_16_bits(const Value& value) {
+bool is_kept_type(const Value& value) {
   return value.options.dtype() == at::kBFloat16 || value.options.dtype() == at::kHalf;
 }
 
@@ -127,12 +127,11 @@ class KeepCopies {
   bool can_be_kept(const CastOfVariables& cast, int32_t position) const {
     if (cast.result == kNoValue) return false;
     const Value& copy = editor_.value(cast.result);
-    if (copy.kind != ValueKind::kComputed || copy.producer != position || !is_of_16_bits(copy) ||
+    if (copy.kind != ValueKind::kComputed || copy.producer != position || !is_kept_type(copy) ||
         copy.options.device().type() != device_ || !editor_.writers(copy.storage).empty()) {
       return false;
     }
-    const bool is_one = cast.variables.size() == 1;
-    if (!is_one && !is_contiguous(copy)) return false;
+    if (cast.variables.size() > 1 && !is_contiguous(copy)) return false;
     std::set<ValueId> seen;
     int32_t first_update = editor_.size();
     for (ValueId id : cast.variables) {
@@ -140,7 +139,7 @@ class KeepCopies {
       const Value& variable = editor_.value(id);
       if (!place || variables_.contains(id) || !seen.insert(id).second ||
           variable.options.device() != copy.options.device() || !has_type_of(place->node, copy) ||
-          !(is_one ? variable.strides == copy.strides : is_contiguous(variable))) {
+          variable.strides != copy.strides) {
         return false;
       }
       first_update = std::min(first_update, place->node);

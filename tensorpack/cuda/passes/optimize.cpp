@@ -48,7 +48,10 @@ void optimize(Trace& trace, const std::vector<std::string>& fetches, const Fusio
     if (options.updates) feed_updates(trace, options.device);
   }
   if (options.batch_casts) batch_casts(trace, options.device);
-  if (options.keep_copies && has_kernels) keep_copies(trace, options.device);
+  if (options.keep_copies && has_kernels) {
+    const int kept = keep_copies(trace, options.device);
+    log::debug("Updates write copies of {}.", counted(kept, "variable"));
+  }
   if (options.recompute == Recompute::kAlways) {
     recompute(trace, options.device);
   } else if (options.side_stream) {  // what is read there is held longer
