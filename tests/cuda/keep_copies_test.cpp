@@ -5,11 +5,13 @@
 
 #include <functional>
 
+#include "examples/models/transformer.h"
 #include "tensorpack/cuda/kernels/operators.h"
 #include "tensorpack/cuda/passes/passes.h"
 #include "tensorpack/graph/kept_copies.h"
 #include "tensorpack/graph/patterns.h"
 #include "tensorpack/optim/kernels.h"
+#include "tensorpack/session/session.h"
 #include "tests/cuda/copying_training.h"
 #include "tests/cuda/fusion.h"
 
@@ -279,6 +281,31 @@ TEST(KeepCopiesTest, OfTwoCopiesOfAVariableOneIsKept) {
         return {{"y", y}};
       });
   EXPECT_THAT(operators(trace), Contains("tensorpack::sgd_and_copies_"));
+}
+
+TEST(KeepCopiesTest, ATransformerCastsNoWeights) {
+  Graph graph;
+  Adam optimizer({.lr = 0.01});
+  const Op op = graph.define({
+      .name = "train",
+      .inputs = {{"words", {2, 32}, at::kLong}, {"next", {2, 32}, at::kLong}},
+      .body = [&](const Tensors& in) -> NamedTensors {
+        TowerContext tower(graph);
+        const TowerFunc network = [](const at::Tensor& words) {
+          return examples::transformer(words, {.vocabulary = 1024, .layers = 2});
+        };
+        const at::Tensor scores = network({in[0]})[0].flatten(0, 1).to(at::kFloat);
+        const at::Tensor cost = at::cross_entropy_loss(scores, in[1].flatten());
+        minimize(optimizer, cost, graph.variables().trainable());
+        return {{"cost", cost}};
+      },
+  });
+  Session session(graph, {.precision = Precision::kBFloat16});
+  Trace trace = session.trace(op);
+  cuda::optimize(trace, {"cost"}, {.keep_copies = true, .device = at::kCPU});
+  EXPECT_EQ(casts_of_variables(trace), 0);
+  EXPECT_GT(kept_copies(trace).size(), 20U);
+  EXPECT_EQ(count(trace, "tensorpack::adam_and_copies_"), 1);
 }
 
 TEST(KeepCopiesTest, IsOffUnlessItIsAskedFor) {
