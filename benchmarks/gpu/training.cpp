@@ -22,13 +22,15 @@ SessionOptions session_options(const GpuTask& task) {
   SessionOptions options{.precision =
                              task.precision == "bf16" ? Precision::kBFloat16 : Precision::kTf32};
   if (task.recompute) options.fusion.recompute = Recompute::kAlways;
-  // To measure what a pass is worth, within one run.
+  // To measure what a pass is worth, within one run; first those that are off by default.
+  if (env("TENSORPACK_BENCH_WITH") == "keep_copies") options.fusion.keep_copies = true;
   const std::string without = env("TENSORPACK_BENCH_WITHOUT").value_or("");
   if (without == "bias_relu") options.fusion.bias_relu = false;
   if (without == "casts") options.fusion.batch_casts = false;
   if (without == "convolutions") options.fusion.convolutions = false;
   if (without == "cudnn_choice") options.fusion.cudnn_choice = false;
   if (without == "few_channels") options.fusion.few_channels = false;
+  if (without == "keep_copies") options.fusion.keep_copies = false;
   if (without == "norm_pool") options.fusion.norm_pool = false;
   if (without == "pointwise") options.fusion.pointwise = false;
   if (without == "recompute") options.fusion.recompute = Recompute::kIfNeeded;

@@ -145,6 +145,7 @@ GraphRunner::GraphRunner(std::string op_name, Trace trace, const std::vector<std
     : op_name_(std::move(op_name)),
       generator_(std::move(generator)),
       space_(std::move(space)),
+      copies_(trace),
       decisions_(take_decisions(trace)),
       // Captured memory is fixed anyway.
       program_(trace, fetches, {.largest_kept_buffer = 0}) {
@@ -166,6 +167,7 @@ GraphRunner::GraphRunner(std::string op_name, Trace trace, const std::vector<std
 std::vector<at::Tensor> GraphRunner::run(const std::vector<at::Tensor>& inputs) {
   // On the device, and back to this stream even if an operator throws beside it.
   const c10::cuda::CUDAStreamGuard on_stream(c10::cuda::getCurrentCUDAStream(space_->device));
+  const KeptCopies::Run run(copies_);
   Variant& variant = decide();
   if (may_capture_ && !variant.is_warm) return warm_up(variant, inputs);
   if (may_capture_ && (!are_placed_ || have_moved(inputs))) place_inputs(inputs);

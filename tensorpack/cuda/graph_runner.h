@@ -10,6 +10,7 @@
 
 #include "tensorpack/cuda/captured_program.h"
 #include "tensorpack/graph/decisions.h"
+#include "tensorpack/graph/kept_copies.h"
 #include "tensorpack/graph/program.h"
 #include "tensorpack/session/program_runner.h"
 
@@ -24,6 +25,9 @@ namespace tensorpack::cuda {
 ///
 /// A program with exchanges that are not always due is captured once for each case: the host, which
 /// knows which are, launches the work that has them. See Note [Deciding on the host].
+///
+/// Copies of weights that are stale are made in front of the captured work, which has no part in
+/// it. See Note [Kept copies].
 class GraphRunner final : public ProgramRunner {
  public:
   /// `generator` is what the program's operators draw from.
@@ -66,8 +70,9 @@ class GraphRunner final : public ProgramRunner {
   std::string op_name_;
   at::Generator generator_;
   std::shared_ptr<const CaptureSpace> space_;
+  KeptCopies copies_;
   Decisions decisions_;
-  Program program_;  // all but what decides
+  Program program_;  // all but what makes copies and what decides
   std::vector<Input> inputs_;
   std::vector<at::Tensor> decided_;  // inputs of the program: what was decided for the run
   std::map<std::vector<bool>, Variant> variants_;

@@ -44,8 +44,9 @@ std::map<at::ScalarType, Group> group_by_type(TensorList variables, TensorList g
 }
 
 UpdateTensors update_tensors(TensorList variables, TensorList gradients,
-                             const std::vector<TensorList>& slots) {
-  UpdateTensors tensors{.variables = variables.vec()};
+                             const std::vector<TensorList>& slots,
+                             const CopiesOfVariables& copies) {
+  UpdateTensors tensors{.variables = variables.vec(), .copies = copies.of_each(variables.size())};
   for (size_t i = 0; i < variables.size(); ++i) {
     const bool fits = gradients[i].strides() == variables[i].strides() &&
                       has_kernel_type(gradients[i].scalar_type());
@@ -90,26 +91,37 @@ void descend(const Tensors& variables, const Tensors& steps, const Tensor& lr) {
   at::_foreach_sub_(variables, at::_foreach_mul(steps, lr.to(variables[0].scalar_type())));
 }
 
-void sgd(TensorList variables, TensorList velocities, TensorList gradients, const Tensor& lr,
-         double momentum, bool nesterov, double weight_decay) {
-  const UpdateTensors tensors = update_tensors(variables, gradients, {velocities});
-  const SgdUpdate options{momentum, nesterov, weight_decay};
+void update_by_sgd(TensorList variables, TensorList velocities, TensorList gradients,
+                   const Tensor& lr, const SgdUpdate& options, const CopiesOfVariables& copies) {
+  const UpdateTensors tensors = update_tensors(variables, gradients, {velocities}, copies);
   if (try_ours(tensors, lr,
                [&](const Launcher& launcher) { sgd_update(tensors, lr, options, launcher); })) {
     return;
   }
   for (auto& [type, group] : group_by_type(variables, gradients, {velocities})) {
-    at::_fused_sgd_(group.variables, group.gradients, group.slots[0], weight_decay, momentum,
-                    lr.to(at::kFloat), /*dampening=*/0, nesterov, /*maximize=*/false,
-                    /*is_first_step=*/false);
+    at::_fused_sgd_(group.variables, group.gradients, group.slots[0], options.weight_decay,
+                    options.momentum, lr.to(at::kFloat), /*dampening=*/0, options.nesterov,
+                    /*maximize=*/false, /*is_first_step=*/false);
   }
+  copies.write(variables);
 }
 
-void adam(TensorList variables, TensorList m, TensorList v, TensorList gradients, const Tensor& lr,
-          const Tensor& step, double beta1, double beta2, double epsilon, double weight_decay,
-          bool decoupled) {
-  const UpdateTensors tensors = update_tensors(variables, gradients, {m, v});
-  const AdamUpdate options{beta1, beta2, epsilon, weight_decay, decoupled};
+void sgd(TensorList variables, TensorList velocities, TensorList gradients, const Tensor& lr,
+         double momentum, bool nesterov, double weight_decay) {
+  update_by_sgd(variables, velocities, gradients, lr, {momentum, nesterov, weight_decay}, {});
+}
+
+void sgd_and_copies(TensorList variables, TensorList velocities, TensorList gradients,
+                    const Tensor& lr, double momentum, bool nesterov, double weight_decay,
+                    TensorList copies, at::IntArrayRef places) {
+  update_by_sgd(variables, velocities, gradients, lr, {momentum, nesterov, weight_decay},
+                {copies, places});
+}
+
+void update_by_adam(TensorList variables, TensorList m, TensorList v, TensorList gradients,
+                    const Tensor& lr, const Tensor& step, const AdamUpdate& options,
+                    const CopiesOfVariables& copies) {
+  const UpdateTensors tensors = update_tensors(variables, gradients, {m, v}, copies);
   if (try_ours(tensors, lr, [&](const Launcher& launcher) {
         adam_update(tensors, lr, step, options, launcher);
       })) {
@@ -121,15 +133,32 @@ void adam(TensorList variables, TensorList m, TensorList v, TensorList gradients
     const Tensors counts(group.variables.size(), count);
     const auto update = [&](auto fused) {
       fused(group.variables, group.gradients, group.slots[0], group.slots[1], TensorList(), counts,
-            rate, beta1, beta2, weight_decay, epsilon, /*amsgrad=*/false, /*maximize=*/false,
-            std::optional<Tensor>(), std::optional<Tensor>());
+            rate, options.beta1, options.beta2, options.weight_decay, options.epsilon,
+            /*amsgrad=*/false, /*maximize=*/false, std::optional<Tensor>(),
+            std::optional<Tensor>());
     };
-    if (decoupled) {
+    if (options.decoupled) {
       update([](auto&&... arguments) { at::_fused_adamw_(arguments...); });
     } else {
       update([](auto&&... arguments) { at::_fused_adam_(arguments...); });
     }
   }
+  copies.write(variables);
+}
+
+void adam(TensorList variables, TensorList m, TensorList v, TensorList gradients, const Tensor& lr,
+          const Tensor& step, double beta1, double beta2, double epsilon, double weight_decay,
+          bool decoupled) {
+  update_by_adam(variables, m, v, gradients, lr, step,
+                 {beta1, beta2, epsilon, weight_decay, decoupled}, {});
+}
+
+void adam_and_copies(TensorList variables, TensorList m, TensorList v, TensorList gradients,
+                     const Tensor& lr, const Tensor& step, double beta1, double beta2,
+                     double epsilon, double weight_decay, bool decoupled, TensorList copies,
+                     at::IntArrayRef places) {
+  update_by_adam(variables, m, v, gradients, lr, step,
+                 {beta1, beta2, epsilon, weight_decay, decoupled}, {copies, places});
 }
 
 void rmsprop(TensorList variables, TensorList squares, TensorList means, TensorList velocities,
@@ -199,7 +228,9 @@ void link_update_kernels() {}
 
 TORCH_LIBRARY_IMPL(tensorpack, CUDA, library) {
   library.impl("sgd_", sgd);
+  library.impl("sgd_and_copies_", sgd_and_copies);
   library.impl("adam_", adam);
+  library.impl("adam_and_copies_", adam_and_copies);
   library.impl("rmsprop_", rmsprop);
   library.impl("adagrad_", adagrad);
   library.impl("lamb_", lamb);

@@ -11,6 +11,7 @@
 
 #include "tensorpack/optim/wrappers.h"
 #include "tensorpack/tower/tower_variable.h"
+#include "tensorpack/utils/count_write.h"
 
 namespace tensorpack {
 namespace {
@@ -48,6 +49,7 @@ void exchange_packed(const Tensors& tensors,
   for (const Tensors& message : messages_of(tensors)) {
     if (message.size() == 1) {
       exchange(message[0]);
+      count_write(message[0]);  // those of collectives are not counted
       continue;
     }
     Tensors flat;

@@ -35,6 +35,11 @@ struct FusionOptions {
   bool batch_casts = true;    ///< many small casts as one operator
   bool memsets = true;        ///< memory is cleared by kernels in captured graphs
   bool side_stream = true;    ///< small gradients of weights, beside the other gradients
+  /// On CUDA: updates write the copies of weights in 16 bits, too, with which the next step begins.
+  /// Variables may then be written by ops, assign() and operators of libtorch, also in place and
+  /// through views or detach(), but not through data() or a pointer: nobody would notice that, and
+  /// steps would go on with the old weights. Each program holds copies of its own.
+  bool keep_copies = false;
   Recompute recompute = Recompute::kSome;  ///< on CUDA
   c10::DeviceType device = c10::kCUDA;     ///< where; the kernels' stand-ins run on any
 
@@ -54,6 +59,7 @@ struct FusionOptions {
             .batch_casts = false,
             .memsets = false,
             .side_stream = false,
+            .keep_copies = false,
             .recompute = Recompute::kNever};
   }
 };

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include "tensorpack/cpu/passes/passes.h"
+#include "tensorpack/graph/kept_copies.h"
 #include "tensorpack/graph/passes/passes.h"
 #include "tensorpack/graph/program.h"
 #include "tensorpack/utils/logger.h"
@@ -19,10 +20,11 @@ constexpr int64_t kMostOnHost = int64_t{3} << 29;
 
 class ReplayRunner final : public ProgramRunner {
  public:
-  ReplayRunner(const Trace& trace, const std::vector<std::string>& fetches)
-      : program_(trace, fetches) {}
+  ReplayRunner(Trace trace, const std::vector<std::string>& fetches)
+      : copies_(trace), program_(trace, fetches) {}
 
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) override {
+    const KeptCopies::Run run(copies_);
     std::vector<at::Tensor> values = program_.run(inputs);
     // Copied, because the program will write there again.
     for (at::Tensor& value : values) value = value.clone();
@@ -30,7 +32,8 @@ class ReplayRunner final : public ProgramRunner {
   }
 
  private:
-  Program program_;
+  KeptCopies copies_;
+  Program program_;  // all but what makes them
 };
 
 void fuse_on_cpu(Trace& trace, const std::vector<std::string>& fetches,

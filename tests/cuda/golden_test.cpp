@@ -27,13 +27,20 @@ namespace {
 // Compares what it is given to launch with the files, and launches nothing.
 class GoldenLauncher final : public Launcher {
  public:
+  // The suffix tells files of kernels with one name apart.
+  explicit GoldenLauncher(std::string suffix = "") : suffix_(std::move(suffix)) {}
+
   int multiprocessors() const override { return 4; }
   void prepare(const KernelSource&) const override {}
   void launch(const KernelSource& kernel, const LaunchShape&, void**) const override {
-    const auto file = std::filesystem::path(TENSORPACK_GOLDEN_FOLDER) / (kernel.name + ".cu.txt");
+    const auto file =
+        std::filesystem::path(TENSORPACK_GOLDEN_FOLDER) / (kernel.name + suffix_ + ".cu.txt");
     if (env("TENSORPACK_UPDATE_GOLDEN")) write_file_atomically(file, kernel.text);
     EXPECT_EQ(kernel.text, read_file(file)) << kernel.name;
   }
+
+ private:
+  std::string suffix_;
 };
 
 TEST(GoldenKernelTest, SourcesAreThoseOnFile) {
@@ -91,6 +98,16 @@ TEST(GoldenKernelTest, SourcesAreThoseOnFile) {
   const UpdateTensors update{.variables = {rows}, .gradients = {rows}, .slots = {{rows}, {rows}}};
   sgd_update({.variables = {rows}, .gradients = {rows}, .slots = {{rows}}}, vector, {}, launcher);
   adam_update(update, vector, vector, {}, launcher);
+}
+
+TEST(GoldenKernelTest, SourcesOfUpdatesWithCopiesAreThoseOnFile) {
+  const GoldenLauncher launcher("_and_copies");
+  const at::Tensor rows = at::zeros({4, 768}), rate = at::zeros({1});
+  const UpdateTensors update{.variables = {rows},
+                             .gradients = {rows},
+                             .slots = {{rows}, {rows}},
+                             .copies = {rows.to(at::kBFloat16)}};
+  adam_update(update, rate, rate, {}, launcher);
 }
 
 }  // namespace

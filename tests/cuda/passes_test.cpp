@@ -337,7 +337,8 @@ TEST(OptimizeForCudaTest, NoneLeavesLibtorchsOperators) {
   const FusionOptions options = FusionOptions::none();
   EXPECT_FALSE(options.batch_norm || options.bias_relu || options.column_sums ||
                options.cross_entropy || options.layer_norm || options.max_pool ||
-               options.norm_pool || options.batch_casts || options.memsets || options.side_stream);
+               options.norm_pool || options.batch_casts || options.memsets || options.side_stream ||
+               options.keep_copies);
   EXPECT_EQ(options.recompute, Recompute::kNever);
 }
 

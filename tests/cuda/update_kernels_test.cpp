@@ -8,6 +8,7 @@
 #include <array>
 #include <functional>
 
+#include "tensorpack/cuda/kernels/operators.h"
 #include "tensorpack/optim/kernels.h"
 #include "tests/cuda/device.h"
 
@@ -85,6 +86,39 @@ TEST_F(UpdateKernelsTest, AdamIsThatOfTheCpu) {
       kernels::adam_(s.variables, s.slots[0], s.slots[1], s.gradients, s.lr, s.step,
                      {.weight_decay = 0.1, .decoupled = decoupled});
     });
+  }
+}
+
+// By the kernel of ours for float32, by libtorch's for others.
+TEST_F(UpdateKernelsTest, CopiesAreThoseOfTheNewVariables) {
+  const at::NoGradGuard no_grad;
+  for (const auto type : {at::kFloat, at::kDouble}) {
+    State state = make_state(at::kCUDA);
+    for (Tensors* list : {&state.variables, &state.gradients, &state.slots[0], &state.slots[1]}) {
+      for (at::Tensor& tensor : *list) tensor = tensor.to(type);
+    }
+    const Tensors& v = state.variables;
+    // Of all but the third, the last as rows that are not aligned.
+    const Tensors copies = {at::empty_like(v[0], at::kBFloat16),
+                            at::empty_like(v[1], at::kBFloat16),
+                            at::empty({9, 5}, v[3].options().dtype(at::kBFloat16)).narrow(0, 1, 7)};
+    const auto expect_copies = [&] {
+      EXPECT_TRUE(at::equal(copies[0], v[0].to(at::kBFloat16)));
+      EXPECT_TRUE(at::equal(copies[1], v[1].to(at::kBFloat16)));
+      EXPECT_TRUE(at::equal(copies[2], v[3].to(at::kBFloat16)));
+    };
+    using Sgd = void(at::TensorList, at::TensorList, at::TensorList, const at::Tensor&, double,
+                     bool, double, at::TensorList, at::IntArrayRef);
+    cuda::sgd_and_copies_operator().typed<Sgd>().call(v, state.slots[0], state.gradients, state.lr,
+                                                      0.9, true, 0.1, copies, {0, 1, 3});
+    expect_copies();
+    using Adam = void(at::TensorList, at::TensorList, at::TensorList, at::TensorList,
+                      const at::Tensor&, const at::Tensor&, double, double, double, double, bool,
+                      at::TensorList, at::IntArrayRef);
+    cuda::adam_and_copies_operator().typed<Adam>().call(v, state.slots[0], state.slots[1],
+                                                        state.gradients, state.lr, state.step, 0.9,
+                                                        0.999, 1e-8, 0.1, true, copies, {0, 1, 3});
+    expect_copies();
   }
 }
 

@@ -77,6 +77,108 @@ TEST(UpdateKernelTest, AdamIsThatOfTheCpu) {
   }
 }
 
+// Of most variables; the last ones lie as rows of one tensor do, some of them not aligned.
+std::vector<at::Tensor> copies_of(const UpdateTensors& tensors, c10::ScalarType type) {
+  std::vector<at::Tensor> copies;
+  int64_t elements = 0;
+  for (const at::Tensor& variable : tensors.variables) elements += variable.numel();
+  const at::Tensor together = at::full({elements}, 7, type);
+  int64_t row = 0;
+  for (size_t i = 0; i < tensors.variables.size(); ++i) {
+    const int64_t rows = tensors.variables[i].numel();
+    copies.push_back(i % 3 == 1 ? at::Tensor()
+                     : i < 50   ? at::full({rows}, 7, type)
+                                : together.narrow(0, row, rows));
+    row += rows;
+  }
+  return copies;
+}
+
+void expect_copies(const UpdateTensors& tensors) {
+  for (size_t i = 0; i < tensors.variables.size(); ++i) {
+    const at::Tensor& copy = tensors.copies[i];
+    if (!copy.defined()) continue;
+    EXPECT_TRUE(at::equal(copy, tensors.variables[i].to(copy.scalar_type()))) << i;
+  }
+}
+
+UpdateTensors cloned(const UpdateTensors& of) {
+  UpdateTensors copy = copy_in_float(of);
+  copy.gradients = of.gradients;
+  return copy;
+}
+
+void expect_equal(const UpdateTensors& expected, const UpdateTensors& values) {
+  for (size_t i = 0; i < expected.variables.size(); ++i) {
+    EXPECT_TRUE(at::equal(expected.variables[i], values.variables[i])) << i;
+    for (size_t k = 0; k < expected.slots.size(); ++k) {
+      if (expected.slots[k].empty()) continue;
+      EXPECT_TRUE(at::equal(expected.slots[k][i], values.slots[k][i])) << i;
+    }
+  }
+}
+
+TEST(UpdateKernelTest, SgdWritesCopiesAsTheyAreCast) {
+  const at::Tensor lr = at::full({}, 0.1);
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    for (const bool has_momentum : {false, true}) {
+      UpdateTensors ours = make_tensors(at::kBFloat16);
+      ours.slots.resize(1);
+      if (!has_momentum) ours.slots[0].clear();
+      UpdateTensors without = cloned(ours);
+      ours.copies = copies_of(ours, type);
+      const SgdUpdate options{has_momentum ? 0.9 : 0, has_momentum, 0.1};
+      for (const UpdateTensors* tensors : {&ours, &without}) {
+        ASSERT_TRUE(fits_update(*tensors, lr));
+        sgd_update(*tensors, lr, options, HostLauncher());
+      }
+      expect_equal(without, ours);
+      expect_copies(ours);
+    }
+  }
+}
+
+TEST(UpdateKernelTest, AdamWritesCopiesAsTheyAreCast) {
+  const at::Tensor lr = at::full({}, 0.1), step = at::full({}, 3, at::kDouble);
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    UpdateTensors ours = make_tensors(at::kHalf);
+    UpdateTensors without = cloned(ours);
+    ours.copies = copies_of(ours, type);
+    for (const UpdateTensors* tensors : {&ours, &without}) {
+      ASSERT_TRUE(fits_update(*tensors, lr));
+      adam_update(*tensors, lr, step, {.weight_decay = 0.1}, HostLauncher());
+    }
+    expect_equal(without, ours);
+    expect_copies(ours);
+  }
+}
+
+TEST(UpdateKernelTest, AlignedCopiesAreWrittenAsTheyAreCast) {
+  const at::Tensor lr = at::full({}, 0.1), x = at::randn({37, 61}), y = at::randn({1027});
+  const UpdateTensors tensors{
+      .variables = {x, y},
+      .gradients = {at::randn({37, 61}), at::randn({1027})},
+      .copies = {at::zeros({37, 61}, at::kBFloat16), at::zeros({1027}, at::kBFloat16)}};
+  ASSERT_TRUE(fits_update(tensors, lr));
+  sgd_update(tensors, lr, {}, HostLauncher());
+  expect_copies(tensors);
+}
+
+TEST(UpdateKernelTest, CopiesOfOtherTypesOrLayoutsDoNotFit) {
+  const at::Tensor lr = at::full({}, 0.1), x = at::zeros({3, 4});
+  const auto fits = [&](std::vector<at::Tensor> copies) {
+    return fits_update({.variables = {x, x}, .gradients = {x, x}, .copies = std::move(copies)}, lr);
+  };
+  const at::Tensor copy = x.to(at::kBFloat16);
+  EXPECT_TRUE(fits({copy, copy}));
+  EXPECT_TRUE(fits({at::Tensor(), copy}));
+  EXPECT_TRUE(fits({at::Tensor(), at::Tensor()}));
+  EXPECT_FALSE(fits({copy, x.to(at::kHalf)}));
+  EXPECT_FALSE(fits({copy, at::zeros({4, 3}, at::kBFloat16).t()}));
+  EXPECT_FALSE(fits({x, x}));
+  EXPECT_FALSE(fits({x.to(at::kDouble), at::Tensor()}));
+}
+
 TEST(UpdateKernelTest, WhatIsLaidOutOtherwiseDoesNotFit) {
   const at::Tensor lr = at::full({}, 0.1);
   const at::Tensor x = at::zeros({3, 4});

@@ -217,7 +217,7 @@ class CountingGroup final : public ProcessGroup {
   std::unique_ptr<Collective> begin_sum(const at::Tensor&) override { return nullptr; }
   void broadcast(const at::Tensor& tensor, int) override {
     ++broadcasts;
-    tensor.add_(1);  // the others' values
+    tensor.data().add_(1);  // the others' values, of which libtorch does not know
   }
   std::vector<std::string> gather(const std::string& bytes) override { return {bytes}; }
   void barrier() override {}
@@ -248,6 +248,21 @@ TEST(VariableSyncTest, VariablesOfOneTypeAreBroadcastTogether) {
   EXPECT_EQ(group.broadcasts, 2);
   for (const auto& [name, value] : before) {
     EXPECT_TRUE(at::equal(graph.variables().at(name).tensor, value + 1)) << name;
+  }
+}
+
+// See Note [Kept copies].
+TEST(VariableSyncTest, BroadcastsAreWritesThatAreCounted) {
+  for (const int variables : {1, 3}) {
+    Graph graph;
+    for (int i = 0; i < variables; ++i) {
+      graph.create_variable("w" + std::to_string(i), {4}, {}, c10::kCPU);
+    }
+    const at::Tensor& last = graph.variables().all().back().tensor;
+    const auto before = last._version();
+    CountingGroup group;
+    broadcast_variables(graph, graph.variables().size(), group);
+    EXPECT_GT(last._version(), before) << variables;
   }
 }
 

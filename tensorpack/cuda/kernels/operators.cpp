@@ -362,6 +362,7 @@ std::vector<at::Tensor> run_pointwise_sum(at::TensorList inputs, const at::Tenso
 bool launches_kernels(const c10::OperatorHandle& op) {
   static const std::set<std::string> names = {
       "adam_",
+      "adam_and_copies_",
       "batch_norm_act",
       "batch_norm_act_again",
       "batch_norm_act_backward",
@@ -384,6 +385,7 @@ bool launches_kernels(const c10::OperatorHandle& op) {
       "pointwise",
       "pointwise_sum",
       "sgd_",
+      "sgd_and_copies_",
   };
   const std::string name = op.operator_name().name;
   constexpr std::string_view kOurs = "tensorpack::";

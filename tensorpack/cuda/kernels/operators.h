@@ -10,6 +10,7 @@ namespace tensorpack::cuda {
 /// True for those of the operators below that kernels of ours run, and for updates.
 bool launches_kernels(const c10::OperatorHandle& op);
 
+c10::OperatorHandle adam_and_copies_operator();
 c10::OperatorHandle batch_norm_act_operator();
 c10::OperatorHandle batch_norm_act_again_operator();
 c10::OperatorHandle batch_norm_act_backward_operator();
@@ -35,5 +36,6 @@ c10::OperatorHandle max_pool_operator();
 c10::OperatorHandle max_pool_backward_operator();
 c10::OperatorHandle pointwise_operator();
 c10::OperatorHandle pointwise_sum_operator();
+c10::OperatorHandle sgd_and_copies_operator();
 
 }  // namespace tensorpack::cuda

@@ -21,7 +21,7 @@ namespace tensorpack::cuda {
 constexpr int kTableThreads = 256;  // of a block
 
 /// What a kernel works on: tensors at one place of the lists go together and have as many elements.
-/// A list that is empty is not used.
+/// A list that is empty is not used, and for a tensor that is undefined there is a null pointer.
 template <size_t kLists>
 using TensorLists = std::array<std::vector<at::Tensor>, kLists>;
 
@@ -54,7 +54,8 @@ void for_each_table(const TensorLists<kLists>& lists, int64_t chunk, Launch laun
       if (elements == 0) continue;
       const int place = table.tensors++;
       for (size_t k = 0; k < kLists; ++k) {
-        if (!lists[k].empty()) table.data[k][place] = lists[k][next].data_ptr();
+        if (lists[k].empty() || !lists[k][next].defined()) continue;
+        table.data[k][place] = lists[k][next].data_ptr();
       }
       table.elements[place] = elements;
       table.first_block[place] = static_cast<int>(blocks);

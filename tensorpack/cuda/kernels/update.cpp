@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "tensorpack/cuda/kernels/prelude.h"
 #include "tensorpack/cuda/kernels/sizes.h"
 #include "tensorpack/cuda/kernels/tensor_table.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/torch_compat.h"
 
 namespace tensorpack::cuda {
 namespace {
@@ -20,10 +22,23 @@ using at::Tensor;
 constexpr size_t kTensorsOfUpdates = 64;
 constexpr size_t kSlots = 2;
 
-// Variables, gradients and slots, where all gradients have one type.
+// Variables, gradients, slots and copies, where all gradients have one type.
 constexpr size_t kFirstSlot = 2;
-using UpdateLists = TensorLists<kFirstSlot + kSlots>;
+constexpr size_t kCopies = kFirstSlot + kSlots;
+using UpdateLists = TensorLists<kCopies + 1>;
 
+constexpr const char* kStoreCopy = R"cuda(
+// Rows of what is put together need not be aligned.
+__device__ __forceinline__ void store_copy(C* c, const float (&f)[W]) {
+  if ((unsigned long long)c % sizeof(Vector<C, W>) == 0) {
+    store<W>(c, f);
+  } else {
+    for (int k = 0; k < W; ++k) from_float(f[k], c[k]);
+  }
+}
+)cuda";
+
+// The parts of for_elements(), with what kernels that write copies have in between.
 constexpr const char* kElements = R"cuda(
 __device__ __forceinline__ float to_float(double v) { return (float)v; }
 
@@ -34,7 +49,13 @@ __device__ __forceinline__ void for_elements(const Table& table, Update update) 
   float* p = (float*)table.data[0][part.tensor];
   const G* g = (const G*)table.data[1][part.tensor];
   float *a = (float*)table.data[2][part.tensor], *b = (float*)table.data[3][part.tensor];
-  for (long long i = part.begin + threadIdx.x * W; i < part.end; i += kThreads * W) {
+)cuda";
+
+constexpr const char* kPlaceOfCopy = R"cuda(  C* c = (C*)table.data[4][part.tensor];
+)cuda";
+
+constexpr const char* kVectors =
+    R"cuda(  for (long long i = part.begin + threadIdx.x * W; i < part.end; i += kThreads * W) {
     if (i + W <= part.end) {
       float fp[W], fg[W], fa[W] = {}, fb[W] = {};
       unpack<W>(load<W>(p + i), fp);
@@ -46,15 +67,31 @@ __device__ __forceinline__ void for_elements(const Table& table, Update update) 
       store<W>(p + i, fp);
       if (kUsed > 0) store<W>(a + i, fa);
       if (kUsed > 1) store<W>(b + i, fb);
-      continue;
+)cuda";
+
+constexpr const char* kVectorOfCopy = R"cuda(      if (c != nullptr) store_copy(c + i, fp);
+)cuda";
+
+constexpr const char* kRest = R"cuda(      continue;
     }
     for (long long k = i; k < part.end; ++k) {
       float unused = 0.f;
       update(p[k], to_float(g[k]), kUsed > 0 ? a[k] : unused, kUsed > 1 ? b[k] : unused);
-    }
+)cuda";
+
+constexpr const char* kElementOfCopy = R"cuda(      if (c != nullptr) from_float(p[k], c[k]);
+)cuda";
+
+constexpr const char* kEnd = R"cuda(    }
   }
 }
 )cuda";
+
+std::string elements_text(bool has_copies) {
+  return has_copies ? fmt::format("{}{}{}{}{}{}{}{}", kStoreCopy, kElements, kPlaceOfCopy, kVectors,
+                                  kVectorOfCopy, kRest, kElementOfCopy, kEnd)
+                    : fmt::format("{}{}{}{}", kElements, kVectors, kRest, kEnd);
+}
 
 constexpr const char* kSgd = R"cuda(
 extern "C" __global__ void __launch_bounds__(kThreads)
@@ -108,14 +145,16 @@ std::map<c10::ScalarType, UpdateLists> by_gradient_type(const UpdateTensors& ten
     for (size_t k = 0; k < tensors.slots.size(); ++k) {
       if (!tensors.slots[k].empty()) lists[kFirstSlot + k].push_back(tensors.slots[k][i]);
     }
+    if (!tensors.copies.empty()) lists[kCopies].push_back(tensors.copies[i]);
   }
   return found;
 }
 
+// Without copies, which may lie anywhere.
 int vector_width(const UpdateLists& lists) {
   constexpr int kWidest = 4;
-  for (const std::vector<Tensor>& list : lists) {
-    for (const Tensor& tensor : list) {
+  for (size_t k = 0; k < kCopies; ++k) {
+    for (const Tensor& tensor : lists[k]) {
       if (!is_aligned(tensor, kWidest)) return 1;
     }
   }
@@ -128,25 +167,63 @@ size_t used_slots(const UpdateLists& lists) {
   return used;
 }
 
+// The type of the copies; nothing if there are none.
+std::optional<c10::ScalarType> type_of_copies(const std::vector<Tensor>& copies) {
+  for (const Tensor& copy : copies) {
+    if (copy.defined()) return copy.scalar_type();
+  }
+  return std::nullopt;
+}
+
+TensorLists<kCopies> without_copies(const UpdateLists& lists) {
+  TensorLists<kCopies> others;
+  std::copy_n(lists.begin(), kCopies, others.begin());
+  return others;
+}
+
 // Launches the kernel `name`, which `body` defines, over all tables of the lists.
 template <typename... Values>
 void launch_update(const std::string& name, const UpdateLists& lists, const std::string& types,
                    const char* body, const Launcher& launcher, Values... values) {
   const int64_t chunk = chunk_of(lists[0]);
-  const KernelSource kernel{
-      name, prelude() +
-                fmt::format("using G = {};\n{}constexpr int W = {}, kUsed = {};\n",
-                            kernel_type(lists[1][0].scalar_type()), types, vector_width(lists),
-                            used_slots(lists)) +
-                tensor_table(lists.size(), kTensorsOfUpdates, chunk) + kElements + body};
-  for_each_table<kTensorsOfUpdates>(lists, chunk, [&](const auto& table, const LaunchShape& shape) {
-    launcher(kernel, shape, table, values...);
-  });
+  const auto launch = [&](const auto& used, const std::string& type_of_copy) {
+    const KernelSource kernel{
+        name, prelude() +
+                  fmt::format("using G = {};\n{}{}constexpr int W = {}, kUsed = {};\n",
+                              kernel_type(lists[1][0].scalar_type()), types, type_of_copy,
+                              vector_width(lists), used_slots(lists)) +
+                  tensor_table(used.size(), kTensorsOfUpdates, chunk) +
+                  elements_text(!type_of_copy.empty()) + body};
+    for_each_table<kTensorsOfUpdates>(used, chunk,
+                                      [&](const auto& table, const LaunchShape& shape) {
+                                        launcher(kernel, shape, table, values...);
+                                      });
+  };
+  if (const auto type = type_of_copies(lists[kCopies])) {
+    launch(lists, fmt::format("using C = {};\n", kernel_type(*type)));
+  } else {
+    launch(without_copies(lists), "");
+  }
 }
 
 }  // namespace
 
+std::vector<Tensor> CopiesOfVariables::of_each(size_t variables) const {
+  if (copies.empty()) return {};
+  std::vector<Tensor> found(variables);
+  for (size_t i = 0; i < copies.size(); ++i) found.at(places[i]) = copies[i];
+  return found;
+}
+
+void CopiesOfVariables::write(at::TensorList variables) const {
+  std::vector<Tensor> copied;
+  for (int64_t place : places) copied.push_back(variables.at(place));
+  if (!copied.empty()) copy_together(copies, copied);
+}
+
 bool fits_update(const UpdateTensors& tensors, const Tensor& lr) {
+  const auto type = type_of_copies(tensors.copies);
+  if (type && (!has_kernel_type(*type) || *type == at::kFloat)) return false;
   for (size_t i = 0; i < tensors.variables.size(); ++i) {
     const Tensor& variable = tensors.variables[i];
     const auto is_like = [&](const Tensor& tensor) {
@@ -155,9 +232,13 @@ bool fits_update(const UpdateTensors& tensors, const Tensor& lr) {
     const auto is_slot_right = [&](const std::vector<Tensor>& slot) {
       return slot.empty() || (is_like(slot[i]) && slot[i].scalar_type() == at::kFloat);
     };
+    const auto is_copy_right = [&] {
+      return tensors.copies.empty() || !tensors.copies[i].defined() ||
+             (is_like(tensors.copies[i]) && tensors.copies[i].scalar_type() == type);
+    };
     if (variable.scalar_type() != at::kFloat || !variable.is_non_overlapping_and_dense() ||
         !is_number(lr, variable.device()) || !is_like(tensors.gradients[i]) ||
-        !has_kernel_type(tensors.gradients[i].scalar_type()) ||
+        !has_kernel_type(tensors.gradients[i].scalar_type()) || !is_copy_right() ||
         !std::all_of(tensors.slots.begin(), tensors.slots.end(), is_slot_right)) {
       return false;
     }

@@ -17,9 +17,23 @@ struct UpdateTensors {
   std::vector<at::Tensor> gradients = {};
   /// As many as the optimizer has for each variable; an empty one is not used.
   std::vector<std::vector<at::Tensor>> slots = {};
+  /// Of the new variables, in 16 bits; undefined for those without, empty if none has one.
+  std::vector<at::Tensor> copies = {};
 };
 
-/// True if the kernels can do it: float variables, gradients laid out as they are.
+/// Copies of some variables, by their places among all.
+struct CopiesOfVariables {
+  at::TensorList copies = {};
+  at::IntArrayRef places = {};
+
+  /// One for each of `variables` variables, as UpdateTensors has them.
+  std::vector<at::Tensor> of_each(size_t variables) const;
+  /// By libtorch's operators, after an update without them.
+  void write(at::TensorList variables) const;
+};
+
+/// True if the kernels can do it: float variables, gradients laid out as they are, copies of one
+/// type.
 bool fits_update(const UpdateTensors& tensors, const at::Tensor& lr);
 
 struct SgdUpdate {

@@ -49,11 +49,16 @@ void optimize(Trace& trace, const std::vector<std::string>& fetches, const Fusio
   tensorpack::optimize(trace, fetches);
   const int64_t held_by_function = MemoryUse(trace).peak();
   // Without kernels, libtorch's operators as they are beat those that stand in for the fused ones.
-  if (options.device != c10::kCUDA || device_launcher() != nullptr) {
+  const bool has_kernels = options.device != c10::kCUDA || device_launcher() != nullptr;
+  if (has_kernels) {
     fuse(trace, fetches, options);
     if (options.updates) feed_updates(trace, options.device);
   }
   if (options.batch_casts) batch_casts(trace, options.device);
+  if (options.keep_copies && has_kernels) {
+    const int kept = keep_copies(trace, options.device);
+    log::debug("Updates write copies of {}.", counted(kept, "variable"));
+  }
   if (options.recompute == Recompute::kAlways) {
     recompute(trace, options.device);
   } else {

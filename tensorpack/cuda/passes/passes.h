@@ -26,6 +26,10 @@ void make_functional(Trace& trace, c10::DeviceType device = c10::kCUDA);
 /// Note [Gradients of 16 bits].
 void feed_updates(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
+/// Has updates write the casts of weights to 16 bits that the step begins with; returns of how many
+/// variables. Comes after batch_casts() and feed_updates(). See Note [Keeping copies].
+int keep_copies(Trace& trace, c10::DeviceType device = c10::kCUDA);
+
 /// Has convolutions of stride 2 over images of few channels work on folded images; returns into how
 /// many operators. See Note [Folded images].
 int fold_images(Trace& trace, c10::DeviceType device = c10::kCUDA);

@@ -57,8 +57,8 @@ void adagrad_(const std::vector<Tensor>& variables, const std::vector<Tensor>& s
     op.call(here.of(variables), here.of(sums), here.of(gradients), here.of(lr), numbers.epsilon,
             numbers.weight_decay);
   });
-  bump_versions(variables);
-  bump_versions(sums);
+  count_writes(variables);
+  count_writes(sums);
 }
 
 TORCH_LIBRARY_FRAGMENT(tensorpack, library) {

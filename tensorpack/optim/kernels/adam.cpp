@@ -79,9 +79,9 @@ void adam_(const std::vector<Tensor>& variables, const std::vector<Tensor>& m,
             here.of(step), numbers.beta1, numbers.beta2, numbers.epsilon, numbers.weight_decay,
             numbers.decoupled);
   });
-  bump_versions(variables);
-  bump_versions(m);
-  bump_versions(v);
+  count_writes(variables);
+  count_writes(m);
+  count_writes(v);
 }
 
 TORCH_LIBRARY_FRAGMENT(tensorpack, library) {

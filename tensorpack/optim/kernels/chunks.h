@@ -9,6 +9,7 @@
 #include <array>
 #include <vector>
 
+#include "tensorpack/utils/count_write.h"
 #include "tensorpack/utils/processor.h"
 
 namespace tensorpack::kernels {
@@ -86,12 +87,8 @@ class Chunks {
   std::vector<Tensor> kept_;
 };
 
-// What libtorch does for its own in-place operators: a backward pass that needs the old value then
-// says so.
-inline void bump_versions(const std::vector<Tensor>& tensors) {
-  for (const Tensor& tensor : tensors) {
-    if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
-  }
+inline void count_writes(const std::vector<Tensor>& tensors) {
+  for (const Tensor& tensor : tensors) count_write(tensor);
 }
 
 }  // namespace tensorpack::kernels

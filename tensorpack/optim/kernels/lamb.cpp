@@ -87,7 +87,7 @@ void lamb_(const std::vector<Tensor>& variables, const std::vector<Tensor>& m,
     op.call(here.of(variables), here.of(m), here.of(v), here.of(gradients), here.of(lr),
             here.of(step), numbers.beta1, numbers.beta2, numbers.epsilon, numbers.weight_decay);
   });
-  for (const auto* written : {&variables, &m, &v}) bump_versions(*written);
+  for (const auto* written : {&variables, &m, &v}) count_writes(*written);
 }
 
 TORCH_LIBRARY_FRAGMENT(tensorpack, library) {

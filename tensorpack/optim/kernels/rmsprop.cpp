@@ -97,7 +97,7 @@ void rmsprop_(const std::vector<Tensor>& variables, const std::vector<Tensor>& s
             here.of(gradients), here.of(lr), numbers.alpha, numbers.epsilon, numbers.momentum,
             numbers.weight_decay);
   });
-  for (const auto* written : {&variables, &squares, &means, &velocities}) bump_versions(*written);
+  for (const auto* written : {&variables, &squares, &means, &velocities}) count_writes(*written);
 }
 
 TORCH_LIBRARY_FRAGMENT(tensorpack, library) {

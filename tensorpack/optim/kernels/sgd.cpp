@@ -78,8 +78,8 @@ void sgd_(const std::vector<Tensor>& variables, const std::vector<Tensor>& veloc
     op.call(here.of(variables), here.of(velocities), here.of(gradients), here.of(lr),
             numbers.momentum, numbers.nesterov, numbers.weight_decay);
   });
-  bump_versions(variables);
-  bump_versions(velocities);
+  count_writes(variables);
+  count_writes(velocities);
 }
 
 TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
