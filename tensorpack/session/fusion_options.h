@@ -3,6 +3,8 @@
 
 #include <c10/core/Device.h>
 
+#include <cstdint>
+
 namespace tensorpack {
 
 /// When results of a training step that are cheap to compute are let go after the forward pass and
@@ -15,6 +17,12 @@ enum class Recompute {
   kSome,
   kAlways,
 };
+
+/// Recompute::kSome: of what its function holds a step holds so much. Inputs and variables come to
+/// it, so that a training as a whole takes a tenth less.
+constexpr double kSomeShare = 0.87;
+/// The least memory of a function of which some is saved, where nothing is known of the device.
+constexpr int64_t kMuchMemory = int64_t{1} << 30;
 
 /// Which operators become kernels of ours: on CUDA all of these, on the CPU convolutions and
 /// max_pool. They round differently from libtorch's, by as much as those round (convolutions by a

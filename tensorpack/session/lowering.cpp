@@ -13,9 +13,7 @@
 namespace tensorpack {
 namespace {
 
-// For Recompute::kSome: as much as programs hold of what their function does, and no more on the
-// host than may be page-locked there.
-constexpr double kSomeShare = 0.87;
+// For Recompute::kSome: no more than may be page-locked there.
 constexpr int64_t kMostOnHost = int64_t{3} << 29;
 
 class ReplayRunner final : public ProgramRunner {

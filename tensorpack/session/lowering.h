@@ -41,7 +41,7 @@ class Lowering {
 
   /// Results of a function of `op` that take less than this are kept as they are: for its device
   /// that is little.
-  virtual int64_t much_memory(const Op&) const { return int64_t{1} << 30; }
+  virtual int64_t much_memory(const Op&) const { return kMuchMemory; }
 
   /// Where results of the function of `op` are while it is recorded or verified: it must do with as
   /// little memory as its programs. Nothing if all of them are on the device.

@@ -133,8 +133,8 @@ TEST(RecomputeTest, AStepOfMuchMemoryHoldsLessThanItsFunction) {
   keeping.recompute = Recompute::kIfNeeded;
   EXPECT_EQ(peak(fused), peak(keeping));  // a few kilobytes
   blocks.pretend(1 << 14);
-  EXPECT_LE(peak(fused), 0.87 * peak(function));
-  EXPECT_GT(peak(keeping), 0.87 * peak(function));
+  EXPECT_LE(peak(fused), kSomeShare * peak(function));
+  EXPECT_GT(peak(keeping), kSomeShare * peak(function));
 }
 
 TEST(RecomputeTest, TheStepIsTheSame) {

@@ -9,10 +9,6 @@
 namespace tensorpack::cuda {
 namespace {
 
-// Recompute::kSome: of what the function holds, a step holds so much. Inputs and variables come to
-// it, so that the step as a whole takes a tenth less.
-constexpr double kSomeShare = 0.87;
-
 void fuse(Trace& trace, const std::vector<std::string>& fetches, const FusionOptions& options) {
   const size_t before = trace.nodes.size();
   int fused = 0;

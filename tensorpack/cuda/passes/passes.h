@@ -94,6 +94,6 @@ void use_side_stream(Trace& trace, c10::DeviceType device = c10::kCUDA);
 /// What CUDA devices run: the general optimize(), then the passes above. Memory is saved by
 /// Recompute::kSome where the function holds `much_memory` or more.
 void optimize(Trace& trace, const std::vector<std::string>& fetches,
-              const FusionOptions& options = {}, int64_t much_memory = int64_t{1} << 30);
+              const FusionOptions& options = {}, int64_t much_memory = kMuchMemory);
 
 }  // namespace tensorpack::cuda
