@@ -12,8 +12,9 @@ namespace tensorpack {
 enum class Recompute {
   kNever,
   kIfNeeded,  ///< all of them, where the device has no room for the step otherwise
-  /// The cheapest, so that a training takes a tenth less memory than the function by itself would,
-  /// if that is more than a sixteenth of the device. Otherwise as kIfNeeded.
+  /// Those that kernels make which run anyway, so that a training takes a tenth less memory than
+  /// the function by itself would, if that is more than a sixteenth of the device. Otherwise as
+  /// kIfNeeded.
   kSome,
   kAlways,
 };

@@ -113,12 +113,23 @@ TEST(RecomputeTest, NoMoreThanIsAskedFor) {
   const Trace kept = blocks.step({"cost"}, Residual::kNone);
   const int64_t before = MemoryUse(kept).peak(), enough = before - before / 10;
   Trace some = kept, all = kept;
-  EXPECT_GT(recompute(some, at::kCPU, enough), 0);
+  EXPECT_GT(recompute(some, at::kCPU, {.enough = enough}), 0);
   EXPECT_LT(made_on_the_way(some), recompute(all, at::kCPU));
   EXPECT_LE(MemoryUse(some).peak(), enough);
   EXPECT_LT(MemoryUse(all).peak(), MemoryUse(some).peak());
   Trace same = kept;
-  EXPECT_EQ(recompute(same, at::kCPU, before), 0);
+  EXPECT_EQ(recompute(same, at::kCPU, {.enough = before}), 0);
+}
+
+TEST(RecomputeTest, OnTheWayAloneIfNothingMayCostMore) {
+  const Blocks blocks(6);
+  const Trace kept = blocks.step({"cost"}, Residual::kPlain);
+  Trace on_the_way = kept, all = kept;
+  EXPECT_GT(recompute(on_the_way, at::kCPU, {.only_on_the_way = true}), 0);
+  EXPECT_EQ(count(on_the_way, kAgain), 0);
+  recompute(all, at::kCPU);
+  EXPECT_GT(count(all, kAgain), 0);
+  EXPECT_LT(MemoryUse(all).peak(), MemoryUse(on_the_way).peak());
 }
 
 TEST(RecomputeTest, AStepOfMuchMemoryHoldsLessThanItsFunction) {

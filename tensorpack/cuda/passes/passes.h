@@ -82,10 +82,14 @@ void expose_biases(Trace& trace, c10::DeviceType device = c10::kCUDA);
 /// many operators. See Note [Fusing pointwise operators].
 int fuse_pointwise(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
+struct RecomputeLimits {
+  int64_t enough = 0;            ///< when no more bytes than these are held at a time, it is done
+  bool only_on_the_way = false;  ///< by kernels that run anyway
+};
 /// Lets go of what is cheap to make again in the backward pass, the cheapest first, as far as that
-/// lowers the most that is held at a time, and until no more bytes than `enough` are; returns how
-/// many values. See Note [Making things again].
-int recompute(Trace& trace, c10::DeviceType device = c10::kCUDA, int64_t enough = 0);
+/// lowers the most that is held at a time; returns how many values. See Note [Making things again].
+int recompute(Trace& trace, c10::DeviceType device = c10::kCUDA,
+              const RecomputeLimits& limits = {});
 
 /// Has small gradients of weights computed beside the rest of the backward pass. Comes after all
 /// that changes nodes. See Note [A side stream].

@@ -51,7 +51,8 @@ struct Again {
 
 class Recomputation {
  public:
-  Recomputation(Trace& trace, c10::DeviceType device) : editor_(trace), device_(device) {}
+  Recomputation(Trace& trace, c10::DeviceType device, bool only_on_the_way)
+      : editor_(trace), device_(device), only_on_the_way_(only_on_the_way) {}
 
   // Makes one value again that is held at the peak; false if none can be.
   bool step(const MemoryUse& memory) {
@@ -111,6 +112,7 @@ class Recomputation {
     Again again{.value = id, .made_at = made_at, .before = *next, .bytes = bytes, .traffic = bytes};
     if (next + 1 == readers.end()) again.norm_backward = norm_backward_behind(id, *next);
     if (again.norm_backward >= 0) return again;
+    if (only_on_the_way_) return std::nullopt;
     int64_t kept_for_it = 0;
     bool is_possible = true;
     node_again(editor_.node(made_at), id).for_each_argument([&](ValueId argument) {
@@ -228,19 +230,20 @@ class Recomputation {
 
   TraceEditor editor_;
   c10::DeviceType device_;
+  bool only_on_the_way_;
   std::vector<ValueId> made_again_;
 };
 
 }  // namespace
 
-int recompute(Trace& trace, c10::DeviceType device, int64_t enough) {
+int recompute(Trace& trace, c10::DeviceType device, const RecomputeLimits& limits) {
   Trace tried = trace;
-  Recomputation recomputation(tried, device);
+  Recomputation recomputation(tried, device, limits.only_on_the_way);
   MemoryUse memory(tried);
   const int64_t before = memory.peak();
   int64_t least = before;
   int made = 0, made_for_least = 0;
-  while (least > enough && recomputation.step(memory)) {
+  while (least > limits.enough && recomputation.step(memory)) {
     ++made;
     memory = MemoryUse(tried);
     if (memory.peak() >= least) continue;
