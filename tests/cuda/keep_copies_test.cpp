@@ -5,7 +5,6 @@
 
 #include <functional>
 
-#include "examples/models/transformer.h"
 #include "tensorpack/cuda/kernels/operators.h"
 #include "tensorpack/cuda/passes/passes.h"
 #include "tensorpack/graph/kept_copies.h"
@@ -14,6 +13,7 @@
 #include "tensorpack/session/session.h"
 #include "tests/cuda/copying_training.h"
 #include "tests/cuda/fusion.h"
+#include "tests/cuda/transformer_op.h"
 
 namespace tensorpack::cuda {
 namespace {
@@ -286,20 +286,7 @@ TEST(KeepCopiesTest, OfTwoCopiesOfAVariableOneIsKept) {
 TEST(KeepCopiesTest, ATransformerCastsNoWeights) {
   Graph graph;
   Adam optimizer({.lr = 0.01});
-  const Op op = graph.define({
-      .name = "train",
-      .inputs = {{"words", {2, 32}, at::kLong}, {"next", {2, 32}, at::kLong}},
-      .body = [&](const Tensors& in) -> NamedTensors {
-        TowerContext tower(graph);
-        const TowerFunc network = [](const at::Tensor& words) {
-          return examples::transformer(words, {.vocabulary = 1024, .layers = 2});
-        };
-        const at::Tensor scores = network({in[0]})[0].flatten(0, 1).to(at::kFloat);
-        const at::Tensor cost = at::cross_entropy_loss(scores, in[1].flatten());
-        minimize(optimizer, cost, graph.variables().trainable());
-        return {{"cost", cost}};
-      },
-  });
+  const Op op = transformer_op(graph, optimizer);
   Session session(graph, {.precision = Precision::kBFloat16});
   Trace trace = session.trace(op);
   cuda::optimize(trace, {"cost"}, {.keep_copies = true, .device = at::kCPU});

@@ -7,7 +7,6 @@
 
 #include <functional>
 
-#include "examples/models/transformer.h"
 #include "tensorpack/cuda/compile_ahead.h"
 #include "tensorpack/graph/passes/passes.h"
 #include "tensorpack/models/attention.h"
@@ -17,6 +16,7 @@
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/tower/tower_func.h"
 #include "tests/cuda/fusion.h"
+#include "tests/cuda/transformer_op.h"
 
 namespace tensorpack::cuda {
 namespace {
@@ -267,20 +267,7 @@ TEST(MakeFunctionalTest, WhatOthersCanSeeIsWrittenInPlace) {
 TEST(OptimizeForCudaTest, ATransformerTrainsTheSame) {
   Graph graph;
   SGD optimizer({.lr = 1});
-  const Op op = graph.define({
-      .name = "train",
-      .inputs = {{"words", {2, 32}, at::kLong}, {"next", {2, 32}, at::kLong}},
-      .body = [&](const Tensors& in) -> NamedTensors {
-        TowerContext tower(graph);
-        const TowerFunc network = [](const at::Tensor& words) {
-          return examples::transformer(words, {.vocabulary = 1024, .layers = 2, .dropout = 0});
-        };
-        const at::Tensor scores = network({in[0]})[0].flatten(0, 1).to(at::kFloat);
-        const at::Tensor cost = at::cross_entropy_loss(scores, in[1].flatten());
-        minimize(optimizer, cost, graph.variables().trainable());
-        return {{"cost", cost}};
-      },
-  });
+  const Op op = transformer_op(graph, optimizer);
   Session session(graph, {.precision = Precision::kBFloat16});
   const Trace plain = session.trace(op);
   const Tensors batch = {at::randint(1024, {2, 32}, at::kLong),

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include "tensorpack/cuda/kernels/prelude.h"
+#include "tensorpack/cuda/kernels/sizes.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack::cuda {
@@ -13,15 +14,6 @@ namespace {
 constexpr int kBlocks = 2;
 
 bool is_given(const MaybeTensor& tensor) { return tensor.has_value() && tensor->defined(); }
-
-template <typename T>
-T* data_of(const at::Tensor& tensor) {
-  return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
-}
-template <typename T>
-T* data_of(const MaybeTensor& tensor) {
-  return tensor ? data_of<T>(*tensor) : nullptr;
-}
 
 // The memory in which blocks leave their sums.
 at::Tensor partial_sums(const ColumnPlan& plan, const LaunchShape& shape, const at::Tensor& like) {

@@ -14,6 +14,8 @@
 
 #include <ATen/ATen.h>
 
+#include "tensorpack/cuda/kernels/sizes.h"
+
 namespace tensorpack::cuda {
 namespace {
 
@@ -183,15 +185,6 @@ batch_norm_pool_backward(const T* __restrict__ x, const T* __restrict__ grad,
   });
 }
 )cuda";
-
-template <typename T = void>
-T* data_of(const MaybeTensor& tensor) {
-  return tensor && tensor->defined() ? static_cast<T*>(tensor->data_ptr()) : nullptr;
-}
-
-at::Tensor in_channels_last(const at::Tensor& tensor) {
-  return tensor.contiguous(at::MemoryFormat::ChannelsLast);
-}
 
 // As the pass over the windows and that over the inputs take them.
 ColumnPlan with_rows(ColumnPlan plan, int64_t rows) {

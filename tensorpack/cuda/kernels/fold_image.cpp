@@ -6,6 +6,7 @@
 
 #include "tensorpack/cuda/kernels/convolution.h"
 #include "tensorpack/cuda/kernels/prelude.h"
+#include "tensorpack/cuda/kernels/sizes.h"
 
 namespace tensorpack::cuda {
 namespace {
@@ -41,10 +42,6 @@ const ConvolutionGeometry kFoldedGeometry{.stride = {1, 1},
                                           .channels_last = true};
 
 int64_t half_up(int64_t number) { return (number + 1) / 2; }
-
-at::Tensor in_channels_last(const at::Tensor& tensor) {
-  return tensor.contiguous(at::MemoryFormat::ChannelsLast);
-}
 
 // [K, C, R, S] as [K, 4 C and zeros, R / 2, S / 2].
 at::Tensor fold_weight(const at::Tensor& weight, int64_t channels) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "tensorpack/cuda/kernels/sizes.h"
+
 namespace tensorpack::cuda {
 namespace {
 
@@ -37,7 +39,6 @@ LaunchShape shape_for(int64_t rows, int blocks, const Launcher& launcher) {
 }
 
 at::Tensor given(const MaybeTensor& tensor) { return tensor ? *tensor : at::Tensor(); }
-void* data_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.data_ptr() : nullptr; }
 
 c10::optional<c10::ScalarType> type_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return c10::nullopt;
