@@ -2,27 +2,21 @@
 #include "tensorpack/cuda/graph_runner.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/CachingHostAllocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <future>
 
 #include "tensorpack/cuda/stream_order.h"
 #include "tensorpack/graph/exchange.h"
-#include "tensorpack/graph/host_copy.h"
 #include "tensorpack/graph/phase_log.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 
 namespace tensorpack::cuda {
 namespace {
-
-// Page-locked memory of the host in which state was kept during verification.
-void release_host_memory() { at::getHostAllocator(at::kCUDA)->empty_cache(); }
 
 std::vector<at::Tensor> copies_of(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> copies;
@@ -263,12 +257,6 @@ void GraphRunner::capture(Variant& variant) {
   } catch (const std::exception& error) {
     give_up(fmt::format("{}: {}", program_.current_op(), tensorpack::describe(error)));
   }
-  // Not with the first step, which would wait for the driver as long, nor while it will be needed.
-  if (HostCopiesAhead::is_any()) return;
-  releasing_ = std::async(std::launch::async, [device = space_->device] {
-    c10::cuda::set_device(device);
-    release_host_memory();
-  });
 }
 
 std::vector<at::Tensor> GraphRunner::launch(Variant& variant,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -79,7 +78,6 @@ class GraphRunner final : public ProgramRunner {
   KnownAverages averages_;   // of exchanges through the host
   bool are_placed_ = false;  // the inputs, for captured work
   bool may_capture_ = true;
-  std::future<void> releasing_;  // memory of the host
 };
 
 }  // namespace tensorpack::cuda

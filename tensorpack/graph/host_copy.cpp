@@ -3,35 +3,15 @@
 
 #include <ATen/ATen.h>
 
-#include <atomic>
 #include <utility>
-
-#include "tensorpack/utils/error.h"
-#include "tensorpack/utils/logger.h"
-#include "tensorpack/utils/string.h"
-#include "tensorpack/utils/timer.h"
 
 namespace tensorpack {
 namespace {
 
-at::Tensor lock_memory(int64_t bytes) {
-  const Timer timer;
-  try {
-    at::Tensor memory = at::empty({bytes}, at::TensorOptions(at::kByte).pinned_memory(true));
-    log::debug("Locking {} of memory took {:.3f} s.",
-               humanize_bytes(static_cast<std::uint64_t>(bytes)), timer.seconds());
-    return memory;
-  } catch (const c10::Error& error) {
-    log::debug("No page-locked memory: {}", describe(error));
-    return {};
-  }
-}
-
 thread_local HostCopiesAhead* newest = nullptr;
-std::atomic<int> alive = 0;
 
 LockedMemory& locked_memory() {
-  static LockedMemory memory({.lock = lock_memory});
+  static LockedMemory memory({});
   return memory;
 }
 
@@ -55,7 +35,7 @@ HostCopiesAhead::HostCopiesAhead(c10::Device device, int64_t bytes)
 
 HostCopiesAhead::HostCopiesAhead(LockedMemory& memory, int64_t bytes)
     : memory_(memory), before_(std::exchange(newest, this)), wanted_(bytes) {
-  ++alive;
+  memory_.keep_unused();
   if (bytes == 0) return;
   thread_ =
       StoppableThread("lock memory", [this](const std::stop_token& stop) { this->lock(stop); });
@@ -64,9 +44,8 @@ HostCopiesAhead::HostCopiesAhead(LockedMemory& memory, int64_t bytes)
 HostCopiesAhead::~HostCopiesAhead() {
   thread_.request_stop();
   thread_.join();
-  memory_.forget_ahead();
+  memory_.forget_unused();
   newest = before_;
-  --alive;
 }
 
 void HostCopiesAhead::want(int64_t bytes) {
@@ -75,8 +54,6 @@ void HostCopiesAhead::want(int64_t bytes) {
   newest->wanted_ += bytes;
   newest->changed_.notify_one();
 }
-
-bool HostCopiesAhead::is_any() { return alive > 0; }
 
 void HostCopiesAhead::lock(const std::stop_token& stop) {
   for (int64_t locked = 0; !stop.stop_requested(); locked += memory_.chunk_bytes()) {

@@ -19,7 +19,8 @@ namespace tensorpack {
 at::Tensor host_copy(const at::Tensor& tensor);
 
 /// Locks memory for copies of so many bytes ahead, beside what its owner does meanwhile: locking
-/// takes longer than copying. What no copy took is given back when it is destroyed.
+/// takes longer than copying. While it lives, memory that copies let go is kept for the next; in
+/// the end it is given back.
 class [[nodiscard]] HostCopiesAhead {
  public:
   /// For host_copy(). Does nothing for copies of what is not on a GPU.
@@ -32,8 +33,6 @@ class [[nodiscard]] HostCopiesAhead {
 
   /// Has so many bytes more locked by the one that was made last on this thread, if there is one.
   static void want(int64_t bytes);
-  /// Whether there is one in the process: memory that copies let go will be needed again.
-  static bool is_any();
 
  private:
   void lock(const std::stop_token& stop);

@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace tensorpack {
 namespace {
@@ -11,6 +13,81 @@ namespace {
 constexpr int64_t kAlignment = 64;
 
 }  // namespace
+
+// All that is locked. Tensors are let go while it is open to others: they may be the last to use
+// their chunk.
+struct LockedMemory::Chunks {
+  explicit Chunks(LockedMemoryOptions the_options) : options(std::move(the_options)) {}
+
+  // Undefined if there is none.
+  at::Tensor lock(int64_t bytes) {
+    {
+      const std::lock_guard guard(mutex);
+      if (has_failed || locked + bytes > options.most_bytes) return {};
+      locked += bytes;
+    }
+    at::Tensor chunk = options.lock(bytes);  // takes long
+    if (chunk.defined()) return chunk;
+    const std::lock_guard guard(mutex);
+    locked -= bytes;
+    has_failed = true;
+    return {};
+  }
+
+  void unlock(at::Tensor chunk) {
+    const int64_t bytes = chunk.numel();
+    chunk.reset();
+    const std::lock_guard guard(mutex);
+    locked -= bytes;
+  }
+
+  // Of the common size; undefined if there is none.
+  at::Tensor take_unused() {
+    const std::lock_guard guard(mutex);
+    if (unused.empty()) return {};
+    at::Tensor chunk = std::move(unused.back());
+    unused.pop_back();
+    return chunk;
+  }
+
+  // True if it is kept.
+  bool keep(const at::Tensor& chunk) {
+    const std::lock_guard guard(mutex);
+    if (keepers == 0 || chunk.numel() != options.chunk_bytes) return false;
+    unused.push_back(chunk);
+    return true;
+  }
+
+  void let_go(at::Tensor chunk) {
+    if (!keep(chunk)) unlock(std::move(chunk));
+  }
+
+  void keep_unused() {
+    const std::lock_guard guard(mutex);
+    ++keepers;
+  }
+
+  void forget_unused() {
+    std::vector<at::Tensor> forgotten;
+    {
+      const std::lock_guard guard(mutex);
+      if (--keepers == 0) forgotten.swap(unused);
+    }
+    for (at::Tensor& chunk : forgotten) unlock(std::move(chunk));
+  }
+
+  const LockedMemoryOptions options;
+  std::mutex mutex;
+  std::vector<at::Tensor> unused;
+  int keepers = 0;
+  int64_t locked = 0;  // bytes
+  bool has_failed = false;
+};
+
+LockedMemory::LockedMemory(LockedMemoryOptions options)
+    : chunks_(std::make_shared<Chunks>(std::move(options))) {}
+
+int64_t LockedMemory::chunk_bytes() const { return chunks_->options.chunk_bytes; }
 
 at::Tensor LockedMemory::take(int64_t bytes) {
   const std::lock_guard lock(mutex_);
@@ -20,7 +97,7 @@ at::Tensor LockedMemory::take(int64_t bytes) {
     used_ += taken;
     return at::empty({0}, at::kByte).set_(at::Storage(storage), used_ - taken, {bytes}, {1});
   }
-  const at::Tensor chunk = next_chunk(std::max(taken, options_.chunk_bytes));
+  const at::Tensor chunk = next_chunk(std::max(taken, chunk_bytes()));
   if (!chunk.defined()) return {};
   chunk_ = chunk.storage().getWeakStorageImpl();
   used_ = taken;
@@ -28,46 +105,25 @@ at::Tensor LockedMemory::take(int64_t bytes) {
 }
 
 bool LockedMemory::lock_ahead() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!may_lock(options_.chunk_bytes)) return false;
-  }
-  const at::Tensor chunk = options_.lock(options_.chunk_bytes);  // others take what there is
-  const std::lock_guard lock(mutex_);
-  if (!remember(chunk)) return false;
-  ahead_.push_back(chunk);
+  at::Tensor chunk = chunks_->lock(chunk_bytes());
+  if (!chunk.defined()) return false;
+  chunks_->let_go(std::move(chunk));
   return true;
 }
 
-void LockedMemory::forget_ahead() {
-  const std::lock_guard lock(mutex_);
-  ahead_.clear();
-}
+void LockedMemory::keep_unused() { chunks_->keep_unused(); }
 
+void LockedMemory::forget_unused() { chunks_->forget_unused(); }
+
+// Comes back when nobody uses it any more.
 at::Tensor LockedMemory::next_chunk(int64_t bytes) {
-  if (bytes == options_.chunk_bytes && !ahead_.empty()) {
-    const at::Tensor chunk = ahead_.back();
-    ahead_.pop_back();
-    return chunk;
-  }
-  if (!may_lock(bytes)) return {};
-  const at::Tensor chunk = options_.lock(bytes);
-  remember(chunk);
-  return chunk;
-}
-
-bool LockedMemory::may_lock(int64_t bytes) {
-  std::erase_if(chunks_, [](const WeakStorage& chunk) { return chunk.expired(); });
-  for (const WeakStorage& chunk : chunks_) {
-    if (const auto storage = chunk.lock()) bytes += static_cast<int64_t>(storage->nbytes());
-  }
-  return !has_failed_ && bytes <= options_.most_bytes;
-}
-
-bool LockedMemory::remember(const at::Tensor& chunk) {
-  has_failed_ |= !chunk.defined();
-  if (chunk.defined()) chunks_.push_back(chunk.storage().getWeakStorageImpl());
-  return chunk.defined();
+  at::Tensor chunk;
+  if (bytes == chunk_bytes()) chunk = chunks_->take_unused();
+  if (!chunk.defined()) chunk = chunks_->lock(bytes);
+  if (!chunk.defined()) return {};
+  void* const data = chunk.data_ptr();
+  return at::from_blob(
+      data, {bytes}, [chunks = chunks_, chunk](void*) { chunks->let_go(chunk); }, at::kByte);
 }
 
 }  // namespace tensorpack

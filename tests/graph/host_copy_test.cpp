@@ -62,16 +62,13 @@ TEST(HostCopiesAheadTest, CopiesTakeWhatWasLockedAhead) {
 
 TEST(HostCopiesAheadTest, LocksMoreWhenMoreIsWanted) {
   CountedMemory memory;
-  EXPECT_FALSE(HostCopiesAhead::is_any());
   {
     const HostCopiesAhead ahead(*memory, kChunk);
-    EXPECT_TRUE(HostCopiesAhead::is_any());
     memory.wait_until_asked(1);
     HostCopiesAhead::want(2 * kChunk);
     memory.wait_until_asked(3);
   }
   HostCopiesAhead::want(kChunk);  // there is none any more
-  EXPECT_FALSE(HostCopiesAhead::is_any());
   EXPECT_EQ(memory.asked(), 3);
 }
 
@@ -86,6 +83,30 @@ TEST(HostCopiesAheadTest, WhatNoCopyTookIsGivenBack) {
   EXPECT_EQ(memory.in_use(), 1);
   copy.reset();
   EXPECT_EQ(memory.in_use(), 0);
+}
+
+TEST(HostCopiesAheadTest, WhatCopiesLetGoIsTakenAgainAndGivenBackInTheEnd) {
+  CountedMemory memory;
+  {
+    const HostCopiesAhead outer(*memory, 0);
+    {
+      const HostCopiesAhead inner(*memory, 0);
+      for (int i = 0; i < 5; ++i) memory->take(kChunk).fill_(i);
+    }
+    for (int i = 0; i < 5; ++i) memory->take(kChunk).fill_(i);
+    EXPECT_EQ(memory.asked(), 1);
+    memory->take(kChunk + 1);  // of another size, which nobody may want again
+    EXPECT_EQ(memory.asked(), 2);
+    EXPECT_EQ(memory.in_use(), 1);
+  }
+  EXPECT_EQ(memory.in_use(), 0);
+}
+
+TEST(HostCopiesAheadTest, WhatIsKeptCountsAsLocked) {
+  CountedMemory memory(2 * kChunk);
+  const HostCopiesAhead ahead(*memory, 2 * kChunk);
+  memory.wait_until_asked(2);
+  EXPECT_FALSE(memory->take(kChunk + 1).defined());
 }
 
 TEST(HostCopiesAheadTest, LocksNoMoreThanIsAllowed) {
@@ -134,6 +155,30 @@ TEST(LockedMemoryTest, WhatWasLetGoMayBeLockedAgain) {
   EXPECT_FALSE(memory->take(1).defined());
   copy.reset();
   EXPECT_TRUE(memory->take(1).defined());
+}
+
+TEST(LockedMemoryTest, OutlivesItsOwnerWithThoseWhoUseIt) {
+  int in_use = 0;
+  at::Tensor copy;
+  {
+    LockedMemory memory({.lock =
+                             [&](int64_t bytes) {
+                               ++in_use;
+                               auto* data = new char[bytes];
+                               return at::from_blob(
+                                   data, {bytes},
+                                   [&in_use](void* given) {
+                                     delete[] static_cast<char*>(given);
+                                     --in_use;
+                                   },
+                                   at::kByte);
+                             },
+                         .chunk_bytes = kChunk});
+    copy = memory.take(10);
+  }
+  copy.fill_(1);
+  copy.reset();
+  EXPECT_EQ(in_use, 0);
 }
 
 TEST(HostCopyTest, OfATensorOnTheCpuIsAnOrdinaryOne) {
