@@ -154,8 +154,10 @@ TEST(SideStreamTest, GradientsOfInputsStayAndSumsForBiasesLeave) {
   EXPECT_THAT(order_of(trace),
               ElementsAre("mm", "mm", "sum", "mm", "sum", "update", "update", "update", "update"));
   use_side_stream(trace, at::kCPU);
-  EXPECT_THAT(order_of(trace), ElementsAre("mm", "begin", "mm", "end", "begin", "sum", "end", "mm",
-                                           "sum", "update", "update", "join", "update", "update"));
+  // Each update waits for what it needs, and not for the sum behind that.
+  EXPECT_THAT(order_of(trace),
+              ElementsAre("mm", "begin", "mm", "end", "begin", "sum", "end", "mm", "sum", "update",
+                          "update", "join", "update", "join", "update"));
 }
 
 TEST(SideStreamTest, SumsThatShareAConstantToCountInAreNotMadeAtOnce) {
@@ -184,31 +186,40 @@ TEST(SideStreamTest, TheResultIsTheSame) {
   expect_the_same_result(products, products.step(4), at::randn({4, 8}));
 }
 
+// The number of a section, which those that begin, end and await it have.
+int64_t number_of(const Node& node) { return node.arguments.at(1).literal.toInt(); }
+
 // How often a node may run at once with one that it must come behind. What is issued aside begins
-// behind all that was issued before; the rest is behind what is aside once that is joined.
+// behind all that was issued before; the rest is behind what is aside once that is awaited.
 int races(const Trace& trace) {
   struct Access {
-    bool is_aside, writes;
+    int64_t number;
+    bool writes;
   };
-  std::map<StorageId, std::vector<Access>> accesses;  // since the last join
-  bool is_aside = false, is_awaited = true;
+  std::map<StorageId, std::vector<Access>> aside;
+  int64_t number = 0, awaited = 0;  // sections
+  bool is_aside = false;
   int found = 0;
   const auto touch = [&](StorageId storage, bool writes) {
-    for (const Access& other : accesses[storage]) {
-      found += (writes || other.writes) && other.is_aside && !is_aside;
+    if (is_aside) {
+      aside[storage].push_back({number, writes});
+      return;
     }
-    accesses[storage].push_back({is_aside, writes});
+    for (const Access& other : aside[storage]) {
+      found += (writes || other.writes) && other.number > awaited;
+    }
   };
   for (const Node& node : trace.nodes) {
     const std::string name = node.op_name();
     if (name == "tensorpack::begin_side_stream") {
       is_aside = true;
-      is_awaited = false;
+      EXPECT_GT(number_of(node), number);
+      number = number_of(node);
     } else if (name == "tensorpack::end_side_stream") {
       is_aside = false;
+      EXPECT_EQ(number_of(node), number);
     } else if (name == "tensorpack::join_side_stream") {
-      accesses.clear();
-      is_awaited = true;
+      awaited = std::max(awaited, number_of(node));
     } else if (!node.is_view) {
       node.for_each_argument([&](ValueId id) { touch(trace.values[id].storage, false); });
       node.for_each_result([&](ValueId id) { touch(trace.values[id].storage, true); });
@@ -218,7 +229,7 @@ int races(const Trace& trace) {
       }
     }
   }
-  return found + (is_awaited ? 0 : 1);
+  return found + (awaited == number ? 0 : 1);
 }
 
 TEST(SideStreamTest, NothingRaces) {
@@ -261,14 +272,33 @@ TEST(SideStreamTest, WhatIsReadAsideIsKeptUntilTheJoin) {
   expect_kept(Products(32).step(4));
 }
 
-TEST(SideStreamTest, WhatIsKeptIsLimited) {
+std::vector<int64_t> awaited_sections(const Trace& trace) {
+  std::vector<int64_t> numbers;
+  for (const Node& node : trace.nodes) {
+    if (node.op_name() == "tensorpack::join_side_stream") numbers.push_back(number_of(node));
+  }
+  return numbers;
+}
+
+TEST(SideStreamTest, IfMuchIsKeptTheOldestIsAwaited) {
   const Convolutions net;
-  Trace trace = net.step(image());
-  for (Value& value : trace.values) value.storage_bytes = int64_t{1} << 28;
-  use_side_stream(trace, at::kCPU);
+  const auto step_with_tensors_of = [&](int64_t bytes) {
+    Trace trace = net.step(image());
+    for (Value& value : trace.values) value.storage_bytes = bytes;
+    use_side_stream(trace, at::kCPU);
+    return trace;
+  };
+  // One section may be aside, or none.
+  Trace trace = step_with_tensors_of(int64_t{1} << 27);
+  EXPECT_THAT(order_of(trace),
+              ElementsAre("begin", "weight", "end", "input", "begin", "weight", "end", "input",
+                          "join", "weight", "update", "join", "update", "update"));
+  EXPECT_THAT(awaited_sections(trace), ElementsAre(1, 2));
+  trace = step_with_tensors_of(int64_t{1} << 28);
   EXPECT_THAT(order_of(trace),
               ElementsAre("begin", "weight", "end", "input", "join", "begin", "weight", "end",
-                          "input", "weight", "update", "join", "update", "update"));
+                          "input", "join", "weight", "update", "update", "update"));
+  EXPECT_THAT(awaited_sections(trace), ElementsAre(1, 2));
 }
 
 TEST(SideStreamTest, AWriteToWhatItReadsWaits) {

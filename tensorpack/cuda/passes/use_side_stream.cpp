@@ -10,19 +10,21 @@
 // - The gradient of a weight is issued ahead of that of the layer's input, which mostly leaves room
 //   for it.
 //
-// There is a fork in front of each, and one join, in front of the first node that needs any of the
-// results, or would write what is read. Whatever is read there is kept until then, and if that is
-// much, the stream is awaited earlier.
+// There is a fork in front of each. A node that needs its results, or would write what it reads,
+// waits for it and all that was issued before it. What is read aside is kept until then, and if
+// that is much, the oldest are awaited, which mostly are done.
 #include <torch/library.h>
 
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 
 #include "tensorpack/cuda/passes/passes.h"
 #include "tensorpack/cuda/passes/patterns.h"
+#include "tensorpack/graph/memory_use.h"
 
 namespace tensorpack::cuda {
 namespace {
@@ -31,7 +33,7 @@ namespace {
 // (ResNet-50, 64 images) gain by it; those of 1.9e10 and more (256 images, GPT-2) did not.
 constexpr double kMostOperations = 1.6e10;
 constexpr int64_t kMostElements = int64_t{1} << 18;
-// Of memory, until the join.
+// Of memory that is held for what is aside alone.
 constexpr int64_t kMostKeptBytes = int64_t{1} << 28;
 
 std::set<StorageId> storages_read(const Trace& trace, const Node& node) {
@@ -142,37 +144,106 @@ std::vector<char> nodes_aside(const Trace& trace, c10::DeviceType device) {
 
 // ---- forks and joins
 
-// What was issued to the side stream and not awaited yet.
-struct Pending {
-  std::set<StorageId> read = {}, made = {};
-  std::set<ValueId> kept = {};  // until the join
-  int64_t kept_bytes = 0;
+// A node that was issued to the side stream and not awaited yet.
+struct Issued {
+  Issued(const Trace& trace, const Node& node, int64_t the_number)
+      : number(the_number), read(storages_read(trace, node)), made(storages_made(trace, node)) {
+    if (counts(node)) made.insert(trace.values[tensor_at(node, 1)].storage);
+    node.for_each_argument([&](ValueId id) {
+      if (!trace.values[id].is_persistent()) kept.insert(id);
+    });
+  }
 
   bool conflicts_with(const Trace& trace, const Node& node) const {
-    if (node.is_view) return false;
     const std::set<StorageId> makes = storages_made(trace, node);
     return have_common(made, storages_read(trace, node)) || have_common(made, makes) ||
            have_common(read, makes);
   }
 
-  void add(const Trace& trace, const Node& node) {
-    node.for_each_argument([&](ValueId id) {
-      const Value& value = trace.values[id];
-      if (!value.is_persistent()) kept.insert(id);
-      if (!value.is_persistent() && !read.contains(value.storage)) {
-        kept_bytes += value.storage_bytes;
-      }
-    });
-    read.merge(storages_read(trace, node));
-    made.merge(storages_made(trace, node));
-    if (counts(node)) made.insert(trace.values[tensor_at(node, 1)].storage);
-  }
+  int64_t number;
+  std::set<StorageId> read, made;
+  std::set<ValueId> kept = {};
 };
 
-Node node_of(const Trace& trace, const char* op, std::vector<ValueId> tensors) {
-  return make_node(trace, find_operator(op),
-                   {Argument{Argument::Kind::kTensorList, std::move(tensors), {}}}, {}, "");
+Node node_of(const Trace& trace, const char* op, std::vector<ValueId> tensors, int64_t number) {
+  std::vector<Argument> arguments = {{Argument::Kind::kTensorList, std::move(tensors), {}},
+                                     literal_argument(number)};
+  return make_node(trace, find_operator(op), std::move(arguments), {}, "");
 }
+
+// Puts forks and waits into a trace.
+class SideStream {
+ public:
+  explicit SideStream(Trace& trace) : editor_(trace), memory_(trace) {}
+
+  void run(const std::vector<char>& is_aside) {
+    for (int32_t i = 0; i < editor_.size(); ++i) {
+      const Node& node = editor_.node(i);
+      if (node.is_view) continue;
+      // An addition follows what it adds, or stays.
+      const size_t conflicts = count_to_await(node);
+      if (is_aside[i] && (!is_addition(node) || conflicts > 0)) {
+        keep_little(i);
+        issue(i);
+      } else {
+        await(conflicts, i);
+        keep_little(i);
+      }
+    }
+    await(pending_.size(), editor_.size());
+    editor_.commit();
+  }
+
+ private:
+  // Of those that are pending, in order: up to the last that the node must come behind.
+  size_t count_to_await(const Node& node) const {
+    size_t count = pending_.size();
+    while (count > 0 && !pending_[count - 1].conflicts_with(editor_.trace(), node)) --count;
+    return count;
+  }
+
+  // What is held while the node runs for the sake of those that are pending alone.
+  int64_t kept_bytes(int32_t position) const {
+    std::set<StorageId> storages;
+    for (const Issued& issued : pending_) storages.insert(issued.read.begin(), issued.read.end());
+    return std::accumulate(storages.begin(), storages.end(), int64_t{0},
+                           [&](int64_t sum, StorageId storage) {
+                             const bool is_extra = !memory_.is_held(storage, position);
+                             return sum + (is_extra ? memory_.bytes(storage) : 0);
+                           });
+  }
+
+  void keep_little(int32_t before) {
+    while (kept_bytes(before) > kMostKeptBytes) await(1, before);
+  }
+
+  void issue(int32_t position) {
+    const Trace& trace = editor_.trace();
+    const Node& node = editor_.node(position);
+    const ValueId first = tensor_at(node, 0);
+    const int64_t number = ++issued_;
+    pending_.emplace_back(trace, node, number);
+    editor_.insert(position, node_of(trace, "tensorpack::begin_side_stream", {first}, number));
+    editor_.insert(position + 1, node_of(trace, "tensorpack::end_side_stream", {first}, number));
+  }
+
+  // Has the node at `before` come behind the oldest `count`.
+  void await(size_t count, int32_t before) {
+    if (count == 0) return;
+    std::set<ValueId> kept;
+    const auto end = pending_.begin() + static_cast<std::ptrdiff_t>(count);
+    for (auto issued = pending_.begin(); issued != end; ++issued) kept.merge(issued->kept);
+    const int64_t number = pending_[count - 1].number;
+    pending_.erase(pending_.begin(), end);
+    editor_.insert(before, node_of(editor_.trace(), "tensorpack::join_side_stream",
+                                   {kept.begin(), kept.end()}, number));
+  }
+
+  TraceEditor editor_;
+  MemoryUse memory_;
+  std::vector<Issued> pending_;  // in order
+  int64_t issued_ = 0;
+};
 
 }  // namespace
 
@@ -182,45 +253,20 @@ void use_side_stream(Trace& trace, c10::DeviceType device) {
     return;  // those are moved to where they overlap best
   }
   split_convolutions(trace, device);
-  const std::vector<char> is_aside = nodes_aside(trace, device);
-  TraceEditor editor(trace);
-  Pending pending;
-  const auto join = [&](int32_t before) {
-    if (pending.kept.empty()) return;
-    editor.insert(before, node_of(trace, "tensorpack::join_side_stream",
-                                  {pending.kept.begin(), pending.kept.end()}));
-    pending = {};
-  };
-  for (int32_t i = 0; i < editor.size(); ++i) {
-    const Node& node = editor.node(i);
-    const bool conflicts = pending.conflicts_with(trace, node);
-    // An addition follows what it adds, or stays.
-    const bool leaves = is_aside[i] && (!is_addition(node) || conflicts);
-    if (!leaves) {
-      if (conflicts) join(i);
-      continue;
-    }
-    if (pending.kept_bytes > kMostKeptBytes) join(i);
-    const ValueId first = tensor_at(node, 0);
-    editor.insert(i, node_of(trace, "tensorpack::begin_side_stream", {first}));
-    editor.insert(i + 1, node_of(trace, "tensorpack::end_side_stream", {first}));
-    pending.add(trace, node);
-  }
-  join(editor.size());
-  editor.commit();
+  SideStream(trace).run(nodes_aside(trace, device));
 }
 
 // What they do on CUDA is in cuda/side_stream.cpp. Elsewhere there is one stream.
 TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
-  library.def("begin_side_stream(Tensor[] tensors) -> ()");
-  library.def("end_side_stream(Tensor[] tensors) -> ()");
-  library.def("join_side_stream(Tensor[] tensors) -> ()");
+  library.def("begin_side_stream(Tensor[] tensors, int number) -> ()");
+  library.def("end_side_stream(Tensor[] tensors, int number) -> ()");
+  library.def("join_side_stream(Tensor[] tensors, int number) -> ()");
 }
 
 TORCH_LIBRARY_IMPL(tensorpack, CompositeExplicitAutograd, library) {
-  library.impl("begin_side_stream", [](at::TensorList) {});
-  library.impl("end_side_stream", [](at::TensorList) {});
-  library.impl("join_side_stream", [](at::TensorList) {});
+  library.impl("begin_side_stream", [](at::TensorList, int64_t) {});
+  library.impl("end_side_stream", [](at::TensorList, int64_t) {});
+  library.impl("join_side_stream", [](at::TensorList, int64_t) {});
 }
 
 }  // namespace tensorpack::cuda
