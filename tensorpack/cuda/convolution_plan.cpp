@@ -197,10 +197,10 @@ std::string ConvolutionProblem::text() const {
   };
   constexpr std::array kResults = {"output", "input", "weight"};
   return fmt::format(
-      "{} in {}{}: input {}; weight {}; output {}; stride {}; padding {}; dilation {}",
+      "{} in {}{}: input {}; weight {}; output {}; stride {}; padding {}; dilation {}{}",
       kResults[static_cast<size_t>(result)], c10::toString(type), tf32 ? " (tf32)" : "",
       layout(input), layout(weight), layout(output), fmt::join(stride, ","),
-      fmt::join(padding, ","), fmt::join(dilation, ","));
+      fmt::join(padding, ","), fmt::join(dilation, ","), beside ? "; beside other work" : "");
 }
 
 void DestroyDescriptor::operator()(void* descriptor) const { cudnn().destroy(descriptor); }

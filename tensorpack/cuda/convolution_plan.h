@@ -29,6 +29,7 @@ struct ConvolutionProblem {
   std::vector<int64_t> stride = {};
   std::vector<int64_t> padding = {};
   std::vector<int64_t> dilation = {};
+  bool beside = false;  ///< other work runs at the same time
 
   /// All of it in a line: equal for equal problems alone.
   std::string text() const;

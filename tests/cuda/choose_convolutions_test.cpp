@@ -91,6 +91,38 @@ TEST(ChooseConvolutionsTest, TheGradientsThatAreWantedAlone) {
   expect_close(expected, outcome_of(trace, {net.image}, {}));
 }
 
+TEST(ChooseConvolutionsTest, AreToldOfWorkBesideThem) {
+  const Tensors weights = {at::randn({8, 8, 3, 3}), at::randn({8, 8, 3, 3}),
+                           at::randn({8, 8, 3, 3})};
+  Trace trace =
+      trace_of({at::randn({2, 8, 9, 7})}, weights, [&](const Tensors& in) -> NamedTensors {
+        Tensors variables;
+        at::Tensor y = in[0];
+        for (const at::Tensor& weight : weights) {
+          variables.push_back(weight.detach().set_requires_grad(true));
+          y = at::conv2d(y, variables.back(), {}, 1, 1).tanh();
+        }
+        const auto gradients = torch::autograd::grad({y.sum()}, variables);
+        return {{"sum", gradients[0].sum() + gradients[1].sum() + gradients[2].sum()}};
+      });
+  use_side_stream(trace, at::kCPU);
+  choose_convolutions(trace, at::kCPU);
+  std::vector<bool> inputs_are_beside;
+  for (const Node& node : trace.nodes) {
+    if (node.op.operator_name().name != "tensorpack::convolution_backward") continue;
+    if (!node.arguments[8].literal.toBoolList().get(0)) continue;
+    inputs_are_beside.push_back(node.arguments[10].literal.toBool());
+  }
+  EXPECT_THAT(inputs_are_beside, ElementsAre(true, true));
+  // In the order that it was recorded in, nothing is.
+  Trace alone = Net().step();
+  choose_convolutions(alone, at::kCPU);
+  for (const Node& node : alone.nodes) {
+    if (node.op.operator_name().name != "tensorpack::convolution_backward") continue;
+    EXPECT_FALSE(node.arguments[10].literal.toBool());
+  }
+}
+
 TEST(ChooseConvolutionsTest, OthersAreLeftToLibtorch) {
   Net{.weight = at::randn({6, 4, 3, 3}), .groups = 2}.expect_left_alone();
   Net net;
@@ -178,7 +210,7 @@ TEST(ConvolutionProblemTest, DiffersInEachOfItsParts) {
                                 .stride = {1, 1},
                                 .padding = {1, 1},
                                 .dilation = {1, 1}};
-  std::vector<ConvolutionProblem> others(10, base);
+  std::vector<ConvolutionProblem> others(11, base);
   others[0].result = ConvolutionProblem::Result::kWeight;
   others[1].type = at::kHalf;
   others[2].tf32 = true;
@@ -189,6 +221,7 @@ TEST(ConvolutionProblemTest, DiffersInEachOfItsParts) {
   others[7].stride[0] = 2;
   others[8].padding[1] = 2;
   others[9].dilation[0] = 2;
+  others[10].beside = true;
   for (const ConvolutionProblem& other : others) EXPECT_THAT(other.text(), Not(base.text()));
   EXPECT_EQ(ConvolutionProblem(base).text(), base.text());
 }

@@ -16,7 +16,7 @@ using Convolution = at::Tensor(const at::Tensor&, const at::Tensor&,
 using ConvolutionBackward = ConvolutionGradients(const at::Tensor&, const at::Tensor&,
                                                  const at::Tensor&, at::IntArrayRef,
                                                  at::IntArrayRef, at::IntArrayRef, bool,
-                                                 at::IntArrayRef, std::array<bool, 3>, bool);
+                                                 at::IntArrayRef, std::array<bool, 3>, bool, bool);
 
 }  // namespace
 
@@ -30,10 +30,11 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
 ConvolutionGradients convolution_backward(const at::Tensor& grad, const at::Tensor& input,
                                           const at::Tensor& weight,
                                           const ConvolutionGeometry& geometry,
-                                          std::array<bool, 3> wanted) {
+                                          std::array<bool, 3> wanted, bool beside) {
   static const auto op = find_operator<ConvolutionBackward>("tensorpack::convolution_backward");
   return op.call(grad, input, weight, geometry.stride, geometry.padding, geometry.dilation,
-                 geometry.transposed, geometry.output_padding, wanted, geometry.channels_last);
+                 geometry.transposed, geometry.output_padding, wanted, geometry.channels_last,
+                 beside);
 }
 
 at::Tensor libtorch_convolution(const at::Tensor& input, const at::Tensor& weight,
@@ -81,7 +82,7 @@ TORCH_LIBRARY_FRAGMENT(tensorpack, library) {
   library.def(
       "convolution_backward(Tensor grad, Tensor input, Tensor weight, int[] stride, int[] padding, "
       "int[] dilation, bool transposed, int[] output_padding, bool[3] output_mask, "
-      "bool channels_last) -> (Tensor, Tensor, Tensor)");
+      "bool channels_last, bool beside) -> (Tensor, Tensor, Tensor)");
 }
 
 // What they do on CUDA is in cuda/convolutions.cpp.
@@ -98,7 +99,7 @@ TORCH_LIBRARY_IMPL(tensorpack, CompositeExplicitAutograd, library) {
       "convolution_backward",
       [](const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
          at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
-         at::IntArrayRef output_padding, std::array<bool, 3> wanted, bool channels_last) {
+         at::IntArrayRef output_padding, std::array<bool, 3> wanted, bool channels_last, bool) {
         return libtorch_convolution_backward(grad, input, weight,
                                              {stride.vec(), padding.vec(), dilation.vec(),
                                               transposed, output_padding.vec(), channels_last},

@@ -9,7 +9,7 @@
 //
 // - time each kernel several times, so that a slow moment does not decide; of those that are nearly
 //   as fast as the fastest cuDNN's first is taken, because what is a little faster alone need not
-//   be so beside other work; and
+//   be so beside other work, the less where the pass finds such work (Note [A side stream]); and
 // - keep the choice on disk beside compiled kernels: the next process tries nothing, and takes the
 //   same.
 //
@@ -41,13 +41,14 @@ struct ConvolutionGeometry {
 /// Of the input, of the weight and of the bias; undefined if not wanted.
 using ConvolutionGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-/// By the operators: on CUDA with kernels that were chosen, elsewhere libtorch's.
+/// By the operators: on CUDA with kernels that were chosen, elsewhere libtorch's. `beside`: other
+/// work runs at the same time.
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
                        const c10::optional<at::Tensor>& bias, const ConvolutionGeometry& geometry);
 ConvolutionGradients convolution_backward(const at::Tensor& grad, const at::Tensor& input,
                                           const at::Tensor& weight,
                                           const ConvolutionGeometry& geometry,
-                                          std::array<bool, 3> wanted);
+                                          std::array<bool, 3> wanted, bool beside = false);
 
 /// libtorch's.
 at::Tensor libtorch_convolution(const at::Tensor& input, const at::Tensor& weight,

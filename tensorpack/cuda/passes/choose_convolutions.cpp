@@ -14,18 +14,25 @@ class ConvolutionChoice {
 
   int run() {
     int made = 0;
+    int64_t issued = 0, awaited = 0;  // see Note [A side stream]
     for (int32_t i = 0; i < editor_.size(); ++i) {
       const Node& node = editor_.node(i);
       if (is_op(node, "aten::convolution")) {
         made += replace_forward(i);
       } else if (is_op(node, "aten::convolution_backward")) {
-        made += replace_backward(i);
+        made += replace_backward(i, issued > awaited);
+      } else if (is_op(node, "tensorpack::end_side_stream")) {
+        issued = number_of_section(node);
+      } else if (is_op(node, "tensorpack::join_side_stream")) {
+        awaited = number_of_section(node);
       }
     }
     return made;
   }
 
  private:
+  static int64_t number_of_section(const Node& node) { return node.arguments[1].literal.toInt(); }
+
   std::optional<ConvolutionGeometry> geometry_of(const Node& node, size_t first, ValueId input,
                                                  ValueId weight,
                                                  const std::vector<ValueId>& results) const {
@@ -85,7 +92,7 @@ class ConvolutionChoice {
     return 1;
   }
 
-  int replace_backward(int32_t position) {
+  int replace_backward(int32_t position, bool beside) {
     const Node& node = editor_.node(position);
     const ValueId input = tensor_at(node, 1), weight = tensor_at(node, 2);
     const Argument mask = node.arguments[kConvolutionOutputMask];
@@ -98,6 +105,7 @@ class ConvolutionChoice {
         with({node.arguments[0], node.arguments[1], node.arguments[2]}, *geometry);
     arguments.push_back(mask);
     arguments.push_back(literal_argument(geometry->channels_last));
+    arguments.push_back(literal_argument(beside));
     replace_node(editor_, position, convolution_backward_operator(), std::move(arguments), results);
     return 1;
   }
