@@ -15,7 +15,9 @@ namespace tensorpack {
 
 /// A copy in the memory of the host: a device may have no room for everything twice. That of a
 /// tensor on a GPU is in page-locked memory, which goes back and forth several times as fast; as
-/// long as that is not much at a time, because it is taken from all other programs.
+/// long as that is not much at a time, because it is taken from all other programs. Such memory is
+/// given to others, or back to the system, when the copy is let go, and no stream is asked whether
+/// it still reads it: wait for what you copy from it (`non_blocking = false`).
 at::Tensor host_copy(const at::Tensor& tensor);
 
 /// Locks memory for copies of so many bytes ahead, beside what its owner does meanwhile: locking

@@ -49,7 +49,7 @@ void SavedState::restore() const {
   const Unwatched unwatched;
   at::NoGradGuard no_grad;
   for (const auto& [tensor, contents] : tensors_) {
-    at::Tensor(tensor).copy_(contents, /*non_blocking=*/true);
+    at::Tensor(tensor).copy_(contents);
   }
   for (const auto& [generator, state] : generators_) {
     at::Generator handle = generator;

@@ -60,7 +60,7 @@ Verdict known(bool verdict) {
 
 at::Tensor on(c10::Device device, const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
-  return tensor.to(tensor.options().device(device), /*non_blocking=*/device.is_cuda());
+  return tensor.to(tensor.options().device(device));
 }
 
 at::Tensor magnitudes(const at::Tensor& tensor) { return tensor.abs().nan_to_num_(); }

@@ -77,6 +77,9 @@ int64_t bytes_of_variables(Graph& graph) {
   return bytes;
 }
 
+// Of the state, and of what function and program make of it, twice.
+int64_t bytes_to_verify(Graph& graph) { return 5 * bytes_of_variables(graph); }
+
 // Which inputs the program writes to.
 std::vector<char> written_inputs(const Trace& trace) {
   std::set<StorageId> written;
@@ -234,8 +237,8 @@ ProgramExecutor::Request& ProgramExecutor::prepare_anew(const Op& op,
     known->requests.push_back(std::make_unique<Request>(fetches, distinct, known->trace, program));
     return *known->requests.back();
   }
-  // Of the state, and of what function and program make of it, twice, to verify.
-  const HostCopiesAhead copies(op.device(), (options_.verify ? 5 : 1) * bytes_of_variables(graph_));
+  const HostCopiesAhead copies(
+      op.device(), options_.verify ? bytes_to_verify(graph_) : bytes_of_variables(graph_));
   Variant variant = record_variant(op, inputs, guard);
   LoweredProgram& program = program_for(op, variant, inputs, names, guard);
   variant.requests.push_back(std::make_unique<Request>(fetches, distinct, variant.trace, program));
@@ -303,6 +306,7 @@ void ProgramExecutor::verify_again_if_due(const Op& op, Variant& variant, Lowere
   if (!options_.verify || std::find(due.begin(), due.end(), program.runs) == due.end()) return;
   const PreparationScope scope(op, options_.precision, *lowering_);
   StateGuard guard(graph_, {op.state().generator});
+  const HostCopiesAhead copies(op.device(), bytes_to_verify(graph_));
   guard.add(variant.foreign.saved_again());
   guard.save_what_is_written_by(variant.trace);
   try {

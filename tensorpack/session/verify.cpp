@@ -240,7 +240,7 @@ class Verification {
     for (auto& [name, value] : outcome.variables) {
       const Variable& variable = graph_.variables().at(name);
       if (offset != 0 && is_moved(variable)) {
-        value = value - guard_.saved(variable).to(value.device(), /*non_blocking=*/true) * offset;
+        value = value - guard_.saved(variable).to(value.device()) * offset;
       }
       value = host_copy(value);
     }

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <vector>
 
 #include "tensorpack/graph/locked_memory.h"
+#include "tensorpack/graph/saved_state.h"
 #include "tests/cuda/device.h"
 
 namespace tensorpack::cuda {
@@ -29,6 +31,27 @@ TEST_F(LockMemoryTest, GivesWhatTheDeviceReadsAndWritesByItself) {
 TEST_F(LockMemoryTest, MoreThanThereIsIsNone) {
   EXPECT_FALSE(lock_memory(int64_t{1} << 60).defined());
   EXPECT_EQ(at::ones({1}, at::kCUDA).item<float>(), 1) << "an error is left behind";
+}
+
+// A copy on its way would find pages that are gone, or somebody else's.
+TEST_F(LockMemoryTest, WhatIsRestoredDoesNotNeedItsCopyAnyMore) {
+  constexpr int kTensors = 8;
+  constexpr int64_t kBytes = int64_t{1} << 27;
+  std::vector<at::Tensor> tensors, expected;
+  for (int i = 0; i < kTensors; ++i) {
+    expected.push_back(at::randn({kBytes / 4}, at::kCUDA));
+    tensors.push_back(expected.back().clone());
+  }
+  for (int round = 0; round < 5; ++round) {
+    {
+      SavedState state;
+      for (const at::Tensor& tensor : tensors) state.save(tensor);
+      for (const at::Tensor& tensor : tensors) tensor.zero_();
+      state.restore();
+    }
+    const at::Tensor others = lock_memory(kBytes);  // of zeros
+    for (int i = 0; i < kTensors; ++i) EXPECT_TRUE(at::equal(tensors[i], expected[i]));
+  }
 }
 
 // Pages that a child has, too, are copied for whoever writes next, and the device would be left
