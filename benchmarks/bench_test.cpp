@@ -113,8 +113,15 @@ TEST(PeerProcessTest, PeerThatCannotServeIsSkipped) {
 }
 
 TEST(PeerProcessTest, PeerThatDiesFailsTheEntry) {
-  PeerProcess peer({"sh", "-c", "echo ready; read n"});
-  EXPECT_THAT([&] { peer(1); }, ThrowsMessage<Error>(HasSubstr("answered ''")));
+  const auto error_of = [](const char* script) {
+    return [=] { PeerProcess({"sh", "-c", script})(1); };
+  };
+  EXPECT_THAT(error_of("echo ready; read n; exit 3"),
+              ThrowsMessage<Error>(HasSubstr("it ended with status 3")));
+  EXPECT_THAT(error_of("echo ready; read n; kill -SEGV $$"),
+              ThrowsMessage<Error>(HasSubstr("it was ended by signal 11")));
+  EXPECT_THAT(error_of("echo ready; read n; echo soon"),
+              ThrowsMessage<Error>(HasSubstr("answered 'soon'")));
 }
 
 TEST(PeerProcessTest, PythonPeerTimesItself) {

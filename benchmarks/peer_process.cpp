@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "benchmarks/bench.h"
 #include "tensorpack/utils/error.h"
@@ -27,6 +29,23 @@ struct PeerProcess::Process {
     if (replies != nullptr)
       std::fclose(replies);  // closes the channel: the peer reads the end of its input
     if (pid > 0) waitpid(pid, nullptr, 0);
+  }
+
+  /// What became of a peer that does not answer any more.
+  std::string end() {
+    int status = 0;
+    for (int tries = 0; tries < 100; ++tries) {  // it has closed its output, and is about to end
+      if (waitpid(pid, &status, WNOHANG) == pid) {
+        pid = 0;
+        if (WIFSIGNALED(status)) {
+          return fmt::format("was ended by signal {} ({})", WTERMSIG(status),
+                             strsignal(WTERMSIG(status)));
+        }
+        return fmt::format("ended with status {}", WEXITSTATUS(status));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return "is still there";
   }
 
   /// One line from the peer, without its newline; empty at the end of its output.
@@ -86,9 +105,13 @@ double PeerProcess::ask(const std::string& request) const {
   bool sent = send(process_->channel, line.data(), line.size(), MSG_NOSIGNAL) ==
               static_cast<ssize_t>(line.size());
   auto reply = sent ? process_->read_line() : "";
+  TP_CHECK(!reply.empty(), "PeerProcess",
+           "'{}' was asked for '{}' and did not answer: it {}. See what it printed, or run it by "
+           "hand.",
+           process_->name, request, process_->end());
   char* end = nullptr;
   double number = std::strtod(reply.c_str(), &end);
-  TP_CHECK(!reply.empty() && *end == '\0', "PeerProcess",
+  TP_CHECK(*end == '\0', "PeerProcess",
            "'{}' was asked for '{}' and answered '{}' instead of a number. Run it by hand.",
            process_->name, request, reply);
   return number;
