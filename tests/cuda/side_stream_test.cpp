@@ -232,11 +232,20 @@ int races(const Trace& trace) {
   return found + (awaited == number ? 0 : 1);
 }
 
+// The sizes decide how much may be aside at a time.
+Trace with_tensors_of(int64_t bytes, Trace trace) {
+  for (Value& value : trace.values) value.storage_bytes = bytes;
+  return trace;
+}
+
 TEST(SideStreamTest, NothingRaces) {
   Trace sums = Products(64).step(8192);
   fuse_column_sums(sums, at::kCPU);
-  for (Trace trace : {Convolutions().step(image()), SharedConvolution().step(image()),
-                      Products(32).step(4), sums}) {
+  const std::vector<Trace> steps = {Convolutions().step(image()), SharedConvolution().step(image()),
+                                    Products(32).step(4), sums};
+  for (size_t i = 0; i < 3 * steps.size(); ++i) {
+    Trace trace = steps[i / 3];
+    if (i % 3 > 0) trace = with_tensors_of((1 << 26) << (i % 3), trace);
     use_side_stream(trace, at::kCPU);
     EXPECT_EQ(races(trace), 0);
     // Without its joins it would.
@@ -247,29 +256,34 @@ TEST(SideStreamTest, NothingRaces) {
   }
 }
 
-// All that is read aside, and nothing else.
+// Each value that is read aside is held until its section is awaited, and nothing else is.
 void expect_kept(Trace trace) {
   use_side_stream(trace, at::kCPU);
-  std::set<ValueId> read, kept;
+  std::map<ValueId, int64_t> read;  // by the section that reads it last
+  std::set<ValueId> kept;
   for (size_t i = 1; i < trace.nodes.size(); ++i) {
-    const Node& node = trace.nodes[i];
-    if (trace.nodes[i - 1].op_name() == "tensorpack::begin_side_stream") {
+    const Node &before = trace.nodes[i - 1], &node = trace.nodes[i];
+    if (before.op_name() == "tensorpack::begin_side_stream") {
       node.for_each_argument([&](ValueId id) {
-        if (!trace.values[id].is_persistent()) read.insert(id);
+        if (!trace.values[id].is_persistent()) read[id] = number_of(before);
       });
     }
-    if (node.op_name() == "tensorpack::join_side_stream") {
-      node.for_each_argument([&](ValueId id) { kept.insert(id); });
-    }
+    if (node.op_name() != "tensorpack::join_side_stream") continue;
+    node.for_each_argument([&](ValueId id) {
+      EXPECT_TRUE(read.contains(id));
+      if (number_of(node) >= read[id]) kept.insert(id);
+    });
   }
   EXPECT_FALSE(read.empty());
-  EXPECT_EQ(kept, read);
+  EXPECT_EQ(kept.size(), read.size());
 }
 
 TEST(SideStreamTest, WhatIsReadAsideIsKeptUntilTheJoin) {
-  expect_kept(Convolutions().step(image()));
-  expect_kept(SharedConvolution().step(image()));
-  expect_kept(Products(32).step(4));
+  for (const int64_t bytes : {1, 1 << 27, 1 << 28}) {
+    expect_kept(with_tensors_of(bytes, Convolutions().step(image())));
+    expect_kept(with_tensors_of(bytes, SharedConvolution().step(image())));
+    expect_kept(with_tensors_of(bytes, Products(32).step(4)));
+  }
 }
 
 std::vector<int64_t> awaited_sections(const Trace& trace) {
@@ -282,19 +296,15 @@ std::vector<int64_t> awaited_sections(const Trace& trace) {
 
 TEST(SideStreamTest, IfMuchIsKeptTheOldestIsAwaited) {
   const Convolutions net;
-  const auto step_with_tensors_of = [&](int64_t bytes) {
-    Trace trace = net.step(image());
-    for (Value& value : trace.values) value.storage_bytes = bytes;
-    use_side_stream(trace, at::kCPU);
-    return trace;
-  };
   // One section may be aside, or none.
-  Trace trace = step_with_tensors_of(int64_t{1} << 27);
+  Trace trace = with_tensors_of(1 << 27, net.step(image()));
+  use_side_stream(trace, at::kCPU);
   EXPECT_THAT(order_of(trace),
               ElementsAre("begin", "weight", "end", "input", "begin", "weight", "end", "input",
                           "join", "weight", "update", "join", "update", "update"));
   EXPECT_THAT(awaited_sections(trace), ElementsAre(1, 2));
-  trace = step_with_tensors_of(int64_t{1} << 28);
+  trace = with_tensors_of(1 << 28, net.step(image()));
+  use_side_stream(trace, at::kCPU);
   EXPECT_THAT(order_of(trace),
               ElementsAre("begin", "weight", "end", "input", "join", "begin", "weight", "end",
                           "input", "join", "weight", "update", "update", "update"));
