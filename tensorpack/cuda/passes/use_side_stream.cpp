@@ -149,8 +149,11 @@ struct Issued {
   Issued(const Trace& trace, const Node& node, int64_t the_number)
       : number(the_number), read(storages_read(trace, node)), made(storages_made(trace, node)) {
     if (counts(node)) made.insert(trace.values[tensor_at(node, 1)].storage);
+    // What is elsewhere, such as a number on the host, is read when the node is issued.
+    const c10::Device device = trace.values[tensor_at(node, 0)].options.device();
     node.for_each_argument([&](ValueId id) {
-      if (!trace.values[id].is_persistent()) kept.insert(id);
+      const Value& value = trace.values[id];
+      if (!value.is_persistent() && value.options.device() == device) kept.insert(id);
     });
   }
 
