@@ -30,11 +30,11 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
 ConvolutionGradients convolution_backward(const at::Tensor& grad, const at::Tensor& input,
                                           const at::Tensor& weight,
                                           const ConvolutionGeometry& geometry,
-                                          std::array<bool, 3> wanted, bool beside) {
+                                          std::array<bool, 3> wanted) {
   static const auto op = find_operator<ConvolutionBackward>("tensorpack::convolution_backward");
   return op.call(grad, input, weight, geometry.stride, geometry.padding, geometry.dilation,
                  geometry.transposed, geometry.output_padding, wanted, geometry.channels_last,
-                 beside);
+                 /*beside=*/false);
 }
 
 at::Tensor libtorch_convolution(const at::Tensor& input, const at::Tensor& weight,

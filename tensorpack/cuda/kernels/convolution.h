@@ -41,14 +41,13 @@ struct ConvolutionGeometry {
 /// Of the input, of the weight and of the bias; undefined if not wanted.
 using ConvolutionGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-/// By the operators: on CUDA with kernels that were chosen, elsewhere libtorch's. `beside`: other
-/// work runs at the same time.
+/// By the operators: on CUDA with kernels that were chosen, elsewhere libtorch's.
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
                        const c10::optional<at::Tensor>& bias, const ConvolutionGeometry& geometry);
 ConvolutionGradients convolution_backward(const at::Tensor& grad, const at::Tensor& input,
                                           const at::Tensor& weight,
                                           const ConvolutionGeometry& geometry,
-                                          std::array<bool, 3> wanted, bool beside = false);
+                                          std::array<bool, 3> wanted);
 
 /// libtorch's.
 at::Tensor libtorch_convolution(const at::Tensor& input, const at::Tensor& weight,
