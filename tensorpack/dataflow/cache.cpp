@@ -1,24 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/dataflow/cache.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "tensorpack/dataflow/detail/bytes_of.h"
 #include "tensorpack/dataflow/detail/write_watch.h"
 #include "tensorpack/dataflow/format/tfrecord.h"
 #include "tensorpack/dataflow/rng.h"
+#include "tensorpack/utils/host_memory.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
-
-uint64_t memory_of_host() {
-  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-}
 
 class Cache final : public DataFlow {
  public:
@@ -70,7 +64,7 @@ class Cache final : public DataFlow {
 
   // A flow that never ends would take all the memory without a sign.
   void add(DataPoint point) {
-    const uint64_t much = memory_of_host() / 4;
+    const uint64_t much = host_memory() / 4;
     const bool was_much = bytes_ > much;
     bytes_ += detail::bytes_of(point);
     points_.push_back(std::move(point));

@@ -6,13 +6,13 @@
 #include <fmt/format.h>
 #include <sys/utsname.h>
 #include <torch/version.h>
-#include <unistd.h>
 
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 
 #include "tensorpack/utils/env.h"
+#include "tensorpack/utils/host_memory.h"
 #include "tensorpack/utils/string.h"
 
 namespace tensorpack::report {
@@ -41,12 +41,6 @@ std::string gpus() {
   return join(names);
 }
 
-std::string memory() {
-  const auto bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-                     static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
-  return humanize_bytes(bytes);
-}
-
 std::string compiler() {
 #ifdef __clang__
   return __VERSION__;  // names itself
@@ -69,7 +63,7 @@ Facts environment_facts() {
       {"Processor", value_in("/proc/cpuinfo", "model name")},
       {"Cores", fmt::format("{}, threads per operator: {}", sysconf(_SC_NPROCESSORS_ONLN),
                             at::get_num_threads())},
-      {"Memory", memory()},
+      {"Memory", humanize_bytes(host_memory())},
       {"GPU", gpus()},
       {"Tensorpack", TENSORPACK_VERSION},
       {"libtorch", TORCH_VERSION},
