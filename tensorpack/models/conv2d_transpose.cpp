@@ -15,6 +15,10 @@ struct Border {
   int64_t padding = 0;
   int64_t extra = 0;
   int64_t cut = 0;
+
+  int64_t output_size(int64_t input, int64_t kernel, int64_t stride) const {
+    return (input - 1) * stride - 2 * padding + kernel + extra - cut;
+  }
 };
 
 Border border_of(Padding::Kind kind, int64_t amount, int64_t kernel, int64_t stride) {
@@ -44,13 +48,21 @@ at::Tensor Conv2DTranspose(const std::string& name, const at::Tensor& input,
              where, "kernel {}x{} and strides {}x{} must be 1 or more.", kernel.height,
              kernel.width, strides.height, strides.width);
 
-    const auto [weight, bias] = detail::get_weights(
-        options, {input.size(1), *options.filters, kernel.height, kernel.width}, *options.filters);
     const Padding padding = options.padding.value_or(Padding::same());
     const Border rows =
         border_of(padding.kind, padding.amount.height, kernel.height, strides.height);
     const Border columns =
         border_of(padding.kind, padding.amount.width, kernel.width, strides.width);
+    const int64_t height = rows.output_size(input.size(2), kernel.height, strides.height);
+    const int64_t width = columns.output_size(input.size(3), kernel.width, strides.width);
+    // libtorch tells it in some versions alone.
+    TP_CHECK(height > 0 && width > 0, where,
+             "padding {}x{} leaves nothing of an input of {}x{}: the output would be {}x{}. Pad "
+             "less.",
+             rows.padding, columns.padding, input.size(2), input.size(3), height, width);
+
+    const auto [weight, bias] = detail::get_weights(
+        options, {input.size(1), *options.filters, kernel.height, kernel.width}, *options.filters);
     at::Tensor output =
         at::conv_transpose2d(input, weight, bias, {strides.height, strides.width},
                              {rows.padding, columns.padding}, {rows.extra, columns.extra});

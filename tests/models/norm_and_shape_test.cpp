@@ -138,7 +138,8 @@ TEST_F(LayersTest, ErrorsOfTheseLayersNameThePlaceToo) {
                "must be [N, C, H, W], got [3, 8, 8]");
   EXPECT_ERROR(
       Conv2DTranspose("t2", image, {.filters = 1, .kernel_size = 1, .padding = Padding::of(9)}),
-      "[Conv2DTranspose 'gen/t2', input [2, 3, 8, 8]]");
+      "[Conv2DTranspose 'gen/t2'] padding 9x9 leaves nothing of an input of 8x8: the output would "
+      "be -10x-10. Pad less.");
   EXPECT_ERROR(DepthwiseConv2D("d", image, {.kernel_size = 3, .channel_multiplier = 0}),
                "multiplier is 0");
   EXPECT_ERROR(DepthwiseConv2D("d1", image, {.kernel_size = 0}), "[DepthwiseConv2D 'gen/d1']");
