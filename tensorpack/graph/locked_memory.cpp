@@ -7,12 +7,19 @@
 #include <utility>
 #include <vector>
 
+#include "tensorpack/utils/host_memory.h"
+
 namespace tensorpack {
 namespace {
 
 constexpr int64_t kAlignment = 64;
 
 }  // namespace
+
+int64_t most_locked_memory() {
+  constexpr int64_t kShare = 16, kAtLeast = int64_t{5} << 29, kAtMost = int64_t{8} << 30;
+  return std::clamp(static_cast<int64_t>(host_memory()) / kShare, kAtLeast, kAtMost);
+}
 
 // All that is locked. Tensors are let go while it is open to others: they may be the last to use
 // their chunk.

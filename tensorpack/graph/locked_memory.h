@@ -14,11 +14,15 @@ namespace tensorpack {
 /// none. In cuda/; without CUDA there never are.
 at::Tensor lock_memory(int64_t bytes);
 
+/// How much of the host's memory may be locked at a time, which is taken from all other programs: a
+/// sixteenth of it, but at least 2.5 GiB and at most 8 GiB.
+int64_t most_locked_memory();
+
 struct LockedMemoryOptions {
   /// Gives so many bytes of page-locked memory, undefined if there is none.
   std::function<at::Tensor(int64_t bytes)> lock = lock_memory;
   int64_t chunk_bytes = int64_t{1} << 25;
-  int64_t most_bytes = int64_t{5} << 29;  ///< at a time: it is taken from all other programs
+  int64_t most_bytes = most_locked_memory();
 };
 
 /// Page-locked memory of the host. Locking takes long, so small tensors share a chunk, which lives

@@ -21,8 +21,9 @@
 namespace tensorpack {
 
 struct ResultsOnHostOptions {
-  /// Of the results that are there at once, this share may be on the device.
-  double share_on_device = 0.7;
+  /// Of the results that are there at once, this share may be on the device. By default about as
+  /// much as a step holds that makes all it can again.
+  double share_on_device = 0.45;
   /// So many bytes may be there in any case.
   int64_t enough_on_device = 0;
   /// No more bytes than these are on the host at a time.

@@ -7,6 +7,7 @@
 #include "tensorpack/graph/kept_copies.h"
 #include "tensorpack/graph/passes/passes.h"
 #include "tensorpack/graph/program.h"
+#include "tensorpack/utils/host_memory.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
 
@@ -56,7 +57,10 @@ void Lowering::optimize(const Op& op, Trace& trace, const std::vector<std::strin
 }
 
 std::optional<ResultsOnHostOptions> Lowering::results_on_host(const Op& op) const {
-  if (saves_memory(op)) return ResultsOnHostOptions{};
+  if (saves_memory(op)) {
+    // The host must have room for the rest of the process, too.
+    return ResultsOnHostOptions{.most_on_host = static_cast<int64_t>(host_memory() / 2)};
+  }
   if (!is_for(op) || fusion_.recompute != Recompute::kSome) return std::nullopt;
   return ResultsOnHostOptions{.share_on_device = kSomeShare,
                               .enough_on_device = much_memory(op),

@@ -125,7 +125,7 @@ TEST(RecomputeTest, OnTheWayAloneIfNothingMayCostMore) {
   const Blocks blocks(6);
   const Trace kept = blocks.step({"cost"}, Residual::kPlain);
   Trace on_the_way = kept, all = kept;
-  EXPECT_GT(recompute(on_the_way, at::kCPU, {.only_on_the_way = true}), 0);
+  EXPECT_GT(recompute(on_the_way, at::kCPU, {.most_traffic = 1}), 0);
   EXPECT_EQ(count(on_the_way, kAgain), 0);
   recompute(all, at::kCPU);
   EXPECT_GT(count(all, kAgain), 0);
@@ -184,6 +184,108 @@ TEST(RecomputeTest, AResidualIsNormalisedAgain) {
   }
   EXPECT_GE(normalised, 2);
   EXPECT_EQ(count(trace, "tensorpack::batch_norm_statistics"), 6);  // found once
+}
+
+// ---- convolutions over single pixels
+
+// Three times from 8 channels to `wide` and back, and the same in each.
+class Bottlenecks {
+ public:
+  explicit Bottlenecks(int64_t wide, int64_t kernel = 1) : padding_(kernel / 2) {
+    for (int i = 0; i < 3; ++i) {
+      weights_.push_back(weight(wide, 8, kernel));
+      weights_.push_back(weight(8, wide, kernel));
+      norms_.push_back({.gamma = at::rand({wide}).add_(0.5).set_requires_grad(true),
+                        .beta = at::randn({wide}).set_requires_grad(true),
+                        .mean = at::zeros({wide}),
+                        .variance = at::ones({wide})});
+      norms_.emplace_back();
+    }
+  }
+
+  Tensors variables() const {
+    Tensors all = weights_;
+    for (const Norm& norm : norms_) {
+      for (const at::Tensor& variable : norm.variables()) all.push_back(variable);
+    }
+    return all;
+  }
+
+  Trace step() const {
+    Trace trace = trace_of({images()}, variables(), [&](const Tensors& in) -> NamedTensors {
+      at::Tensor y = in[0];
+      for (size_t i = 0; i < weights_.size(); ++i) {
+        y = at::relu(norms_[i](at::conv2d(y, weights_[i], {}, 1, padding_)));
+      }
+      const auto gradients = torch::autograd::grad({y.square().sum()}, weights_);
+      const at::NoGradGuard no_grad;
+      at::Tensor sum = at::zeros({});
+      for (const at::Tensor& gradient : gradients) sum = sum + gradient.square().sum();
+      return {{"sum", sum}};
+    });
+    cuda::optimize(trace, {"sum"},
+                   {.cudnn_choice = false, .side_stream = false, .device = at::kCPU});
+    return trace;
+  }
+
+ private:
+  static at::Tensor weight(int64_t to, int64_t from, int64_t kernel) {
+    return at::randn({to, from, kernel, kernel})
+        .mul_(0.2)
+        .contiguous(at::MemoryFormat::ChannelsLast)
+        .set_requires_grad(true);
+  }
+
+  Tensors weights_;
+  std::vector<Norm> norms_;
+  int64_t padding_;
+};
+
+// The channels that convolutions make, in order.
+std::vector<int64_t> channels_made(const Trace& trace) {
+  std::vector<int64_t> channels;
+  for (const Node& node : trace.nodes) {
+    if (node.op_name() != "aten::convolution") continue;
+    channels.push_back(trace.values[node.results[0].ids[0]].sizes[1]);
+  }
+  return channels;
+}
+
+TEST(RecomputeTest, ManyChannelsAreMadeAgainOfFew) {
+  const Bottlenecks bottlenecks(64);
+  const at::Tensor batch = images();
+  Trace trace = bottlenecks.step();
+  ASSERT_THAT(channels_made(trace), testing::ElementsAre(64, 8, 64, 8, 64, 8));
+  const Tensors expected = outcome_of(trace, {batch}, bottlenecks.variables());
+  Trace cheap = trace;
+  const int64_t before = MemoryUse(trace).peak();
+  EXPECT_GT(recompute(trace, at::kCPU, {.most_traffic = 1.5}), 0);
+  const std::vector<int64_t> channels = channels_made(trace);
+  EXPECT_GE(std::count(channels.begin(), channels.end(), 64), 4);
+  EXPECT_EQ(std::count(channels.begin(), channels.end(), 8), 3);  // costs more than it saves
+  // Of six results as wide, those that convolutions make are two or three.
+  EXPECT_LT(MemoryUse(trace).peak(), before - before / 5);
+  cuda::expect_close(expected, outcome_of(trace, {batch}, bottlenecks.variables()));
+  recompute(cheap, at::kCPU, {.most_traffic = 1});
+  EXPECT_EQ(channels_made(cheap).size(), 6);
+  EXPECT_GT(MemoryUse(cheap).peak(), MemoryUse(trace).peak());
+}
+
+TEST(RecomputeTest, ConvolutionsThatComputeMuchAreNotRunAgain) {
+  Trace larger = Bottlenecks(64, /*kernel=*/3).step();
+  recompute(larger, at::kCPU);
+  EXPECT_EQ(channels_made(larger).size(), 6);
+  // Over single pixels, but with more operations than bytes by far.
+  const Tensors weights = {at::randn({2048, 1024, 1, 1}).set_requires_grad(true)};
+  Trace many =
+      trace_of({at::randn({1, 1024, 4, 4})}, weights, [&](const Tensors& in) -> NamedTensors {
+        const at::Tensor wide = at::conv2d(in[0], weights[0]);
+        const at::Tensor early = wide.sum();
+        const at::Tensor b = at::cumsum(in[0], 0), c = at::cumsum(b, 0), d = at::cumsum(c, 0);
+        return {{"y", at::stack({b, c, d, d, d, d}).sum() + early + wide.square().sum()}};
+      });
+  recompute(many, at::kCPU);
+  EXPECT_EQ(channels_made(many).size(), 1);
 }
 
 TEST(RecomputeTest, WhatIsFetchedIsKept) {

@@ -59,9 +59,8 @@ void optimize(Trace& trace, const std::vector<std::string>& fetches, const Fusio
     recompute(trace, options.device);
   } else {
     if (options.recompute == Recompute::kSome && held_by_function >= much_memory) {
-      recompute(
-          trace, options.device,
-          {.enough = static_cast<int64_t>(kSomeShare * held_by_function), .only_on_the_way = true});
+      recompute(trace, options.device,
+                {.enough = static_cast<int64_t>(kSomeShare * held_by_function), .most_traffic = 1});
     }
     if (options.side_stream) use_side_stream(trace, options.device);  // holds more
   }

@@ -2,6 +2,7 @@
 // Rewrites of a trace that pay on CUDA devices. They need no CUDA themselves.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -83,8 +84,9 @@ void expose_biases(Trace& trace, c10::DeviceType device = c10::kCUDA);
 int fuse_pointwise(Trace& trace, c10::DeviceType device = c10::kCUDA);
 
 struct RecomputeLimits {
-  int64_t enough = 0;            ///< when no more bytes than these are held at a time, it is done
-  bool only_on_the_way = false;  ///< by kernels that run anyway
+  int64_t enough = 0;  ///< when no more bytes than these are held at a time, it is done
+  /// So many bytes may be read and written for one that is let go; kernels that run anyway write 1.
+  double most_traffic = std::numeric_limits<double>::infinity();
 };
 /// Lets go of what is cheap to make again in the backward pass, the cheapest first, as far as that
 /// lowers the most that is held at a time; returns how many values. See Note [Making things again].

@@ -10,6 +10,9 @@
 // Most cheaply it is made on the way. Where the gradient of the weights of a convolution alone
 // needs relu(batch_norm(x)), and the gradient of its input goes to that batch norm, whose backward
 // pass reads x anyway, the latter writes it, and the gradient of the weights is computed behind it.
+//
+// Next come convolutions over single pixels that make many channels of few, such as the last of a
+// bottleneck: what they read is small, and they are done while it is read and written.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -29,30 +32,32 @@ namespace {
 // Of the peak: what is smaller is not worth a kernel.
 constexpr int64_t kSmallestShare = 1000;
 // Of a value's memory: what it is made of is kept longer for it, if it takes no more.
-constexpr int64_t kLittleShare = 8;
+constexpr int64_t kLittleShare = 4;
+// Of a convolution, for each byte that it reads or writes: with more it takes longer than that.
+constexpr double kMostOperationsOfByte = 128;
 
 struct Again {
   ValueId value = kNoValue;
   int32_t made_at = 0;
   int32_t before = 0;          // the node in front of which it is made again
   int32_t norm_backward = -1;  // the node that makes it on the way, if one does
-  int64_t bytes = 0;           // that are let go
+  int64_t bytes = 0;           // that are let go, less what is kept for it
   int64_t traffic = 0;         // read and written to make it
+
+  double cost() const { return static_cast<double>(traffic) / static_cast<double>(bytes); }
 
   // The less traffic for a byte, the better; else the larger, so that few do; else the later, whose
   // residual is then needed first.
   bool is_better_than(const Again& other) const {
-    const auto cost = static_cast<double>(traffic) / static_cast<double>(bytes);
-    const auto others = static_cast<double>(other.traffic) / static_cast<double>(other.bytes);
-    if (cost != others) return cost < others;
+    if (cost() != other.cost()) return cost() < other.cost();
     return bytes != other.bytes ? bytes > other.bytes : made_at > other.made_at;
   }
 };
 
 class Recomputation {
  public:
-  Recomputation(Trace& trace, c10::DeviceType device, bool only_on_the_way)
-      : editor_(trace), device_(device), only_on_the_way_(only_on_the_way) {}
+  Recomputation(Trace& trace, c10::DeviceType device, double most_traffic)
+      : editor_(trace), device_(device), most_traffic_(most_traffic) {}
 
   // Makes one value again that is held at the peak; false if none can be.
   bool step(const MemoryUse& memory) {
@@ -93,7 +98,24 @@ class Recomputation {
     }
     return std::any_of(kFused.begin(), kFused.end(),
                        [&](const char* name) { return is_op(node, name); }) ||
+           is_cheap_convolution(node) ||
            (node.writes.empty() && as_pointwise(editor_, node, device_).has_value());
+  }
+
+  // Over single pixels, and bounded by the memory.
+  bool is_cheap_convolution(const Node& node) const {
+    if (!is_op(node, "aten::convolution") || tensor_at(node, kConvolutionBias) != kNoValue) {
+      return false;
+    }
+    const Value& input = editor_.value(tensor_at(node, 0));
+    const Value& weight = editor_.value(tensor_at(node, 1));
+    const Value& output = editor_.value(result_at(node, 0));
+    if (weight.sizes.size() != 4 || weight.sizes[2] * weight.sizes[3] != 1) return false;
+    const auto elements = static_cast<double>(elements_of(output));
+    const double operations = 2 * elements * static_cast<double>(weight.sizes[1]);
+    const double touched = elements + static_cast<double>(elements_of(input));
+    return operations <=
+           kMostOperationsOfByte * touched * static_cast<double>(output.options.dtype().itemsize());
   }
 
   // If the value may be let go while most is held.
@@ -112,7 +134,6 @@ class Recomputation {
     Again again{.value = id, .made_at = made_at, .before = *next, .bytes = bytes, .traffic = bytes};
     if (next + 1 == readers.end()) again.norm_backward = norm_backward_behind(id, *next);
     if (again.norm_backward >= 0) return again;
-    if (only_on_the_way_) return std::nullopt;
     int64_t kept_for_it = 0;
     bool is_possible = true;
     node_again(editor_.node(made_at), id).for_each_argument([&](ValueId argument) {
@@ -122,7 +143,8 @@ class Recomputation {
       is_possible &= !is_written_between(storage, made_at, *next);
     });
     if (!is_possible || kept_for_it * kLittleShare > bytes) return std::nullopt;
-    return again;
+    again.bytes -= kept_for_it;
+    return again.cost() <= most_traffic_ ? std::optional(again) : std::nullopt;
   }
 
   // Batch norm's backward pass that can make the value for the gradient of weights that the node
@@ -230,7 +252,7 @@ class Recomputation {
 
   TraceEditor editor_;
   c10::DeviceType device_;
-  bool only_on_the_way_;
+  double most_traffic_;
   std::vector<ValueId> made_again_;
 };
 
@@ -238,7 +260,7 @@ class Recomputation {
 
 int recompute(Trace& trace, c10::DeviceType device, const RecomputeLimits& limits) {
   Trace tried = trace;
-  Recomputation recomputation(tried, device, limits.only_on_the_way);
+  Recomputation recomputation(tried, device, limits.most_traffic);
   MemoryUse memory(tried);
   const int64_t before = memory.peak();
   int64_t least = before;
