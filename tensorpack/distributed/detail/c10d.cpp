@@ -152,10 +152,18 @@ class GlooTransport final : public C10dTransport<C10dTransfer> {
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
 };
 
+// From 2.4 on libtorch's store has libuv serve it by default, which some builds lack (that of
+// Debian 13). The other server is in every build.
+template <typename Options>
+void serve_without_libuv(Options& options) {
+  if constexpr (requires { options.useLibUV; }) options.useLibUV = false;
+}
+
 }  // namespace
 
 std::shared_ptr<SharedStore> open_store(const StoreOptions& options) {
   c10d::TCPStoreOptions tcp;
+  serve_without_libuv(tcp);
   tcp.port = static_cast<uint16_t>(options.port);
   tcp.isServer = options.host;
   tcp.waitWorkers = false;

@@ -113,6 +113,7 @@ class C10dGroup final : public ProcessGroup, public std::enable_shared_from_this
   [[noreturn]] void fail_by_timeout(int64_t collective);
   [[noreturn]] void fail_by_store();
   void connect_gpus(const ProcessGroupOptions& options, const TransportOptions& transport);
+  void leave(News::Kind kind, const std::string& reason);
 
   const milliseconds timeout_;
   const std::shared_ptr<SharedStore> store_;  // which this process may host for the others
@@ -474,14 +475,16 @@ void C10dGroup::barrier() {
   run(number, [&] { return gloo_->sum(token); });
 }
 
-void C10dGroup::leave(const std::string& reason) {
-  if (std::exchange(left_, true)) return;
-  signs_->leave(News::Kind::kFailed, reason);
-}
+void C10dGroup::leave(const std::string& reason) { leave(News::Kind::kFailed, reason); }
 
-void C10dGroup::stop(const std::string& reason) {
+void C10dGroup::stop(const std::string& reason) { leave(News::Kind::kStopped, reason); }
+
+void C10dGroup::leave(News::Kind kind, const std::string& reason) {
   if (std::exchange(left_, true)) return;
-  signs_->leave(News::Kind::kStopped, reason);
+  // The others may be in the middle of a collective with this one. They are told by the news, not
+  // by connections that end while they are used.
+  unfinished_ = true;
+  signs_->leave(kind, reason);
 }
 
 }  // namespace
