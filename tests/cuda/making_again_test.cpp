@@ -188,7 +188,7 @@ TEST(RecomputeTest, AResidualIsNormalisedAgain) {
 
 // ---- convolutions over single pixels
 
-// Three times from 8 channels to `wide` and back, and the same in each.
+// Three times from 8 channels to `wide` and back.
 class Bottlenecks {
  public:
   explicit Bottlenecks(int64_t wide, int64_t kernel = 1) : padding_(kernel / 2) {

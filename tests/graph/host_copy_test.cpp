@@ -5,9 +5,12 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <vector>
+
+#include "tensorpack/utils/host_memory.h"
 
 namespace tensorpack {
 namespace {
@@ -179,6 +182,12 @@ TEST(LockedMemoryTest, OutlivesItsOwnerWithThoseWhoUseIt) {
   copy.fill_(1);
   copy.reset();
   EXPECT_EQ(in_use, 0);
+}
+
+TEST(LockedMemoryTest, ASixteenthOfTheHostMayBeLockedWithinBounds) {
+  constexpr int64_t kGiB = int64_t{1} << 30, kLeast = 5 * kGiB / 2;
+  const auto share = static_cast<int64_t>(host_memory() / 16);
+  EXPECT_EQ(most_locked_memory(), std::max(kLeast, std::min(8 * kGiB, share)));
 }
 
 TEST(HostCopyTest, OfATensorOnTheCpuIsAnOrdinaryOne) {

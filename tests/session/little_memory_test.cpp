@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "tensorpack/session/program_executor.h"
+#include "tensorpack/utils/host_memory.h"
 #include "tests/session/models.h"
 #include "tests/support/capture.h"
 
@@ -122,6 +123,13 @@ TEST_F(LittleMemoryTest, AStepThatCannotBeVerifiedIsMadeAgainWithLess) {
   EXPECT_THAT(log, HasSubstr("cpu has no room for op 'step' as it is."));
   EXPECT_THAT(log, Not(HasSubstr("was not verified")));
   EXPECT_THAT(lowering_->saved_memory, ElementsAre(false, true));
+}
+
+TEST_F(LittleMemoryTest, HalfOfTheHostIsLeftToOthersWhereMemoryIsSaved) {
+  prepare([](int, bool) { return false; }, Recompute::kAlways);
+  const auto on_host = lowering_->results_on_host(op_);
+  ASSERT_TRUE(on_host.has_value());
+  EXPECT_EQ(static_cast<uint64_t>(on_host->most_on_host), host_memory() / 2);
 }
 
 TEST_F(LittleMemoryTest, WhatCannotBeVerifiedWithLessEitherTrainsUnverified) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <sys/utsname.h>
 #include <torch/version.h>
+#include <unistd.h>
 
 #include <ctime>
 #include <filesystem>
