@@ -15,6 +15,8 @@ if(TENSORPACK_SANITIZE)
   list(APPEND warnings -Wno-error=maybe-uninitialized)
 endif()
 target_compile_options(tensorpack_build_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>")
+# Kernels give the same bits whatever compiles them: where they multiply and add at once, they say so.
+target_compile_options(tensorpack_build_flags INTERFACE -ffp-contract=off)
 foreach(sanitizer IN LISTS TENSORPACK_SANITIZE)
   target_compile_options(tensorpack_build_flags INTERFACE
     -fsanitize=${sanitizer} -fno-omit-frame-pointer)
@@ -26,9 +28,11 @@ target_link_options(tensorpack_build_flags INTERFACE LINKER:--as-needed)
 
 find_program(TENSORPACK_CCACHE ccache)
 if(TENSORPACK_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Without the sloppiness ccache refuses files that use a precompiled header.
+  # Without the sloppiness ccache refuses files that use a precompiled header; and clang's must not name its time.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${TENSORPACK_CCACHE})
+      ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${TENSORPACK_CCACHE})
+  target_compile_options(tensorpack_build_flags INTERFACE
+    "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 endif()
 find_program(TENSORPACK_LLD ld.lld)
 if(TENSORPACK_LLD)

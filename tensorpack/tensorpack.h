@@ -3,6 +3,9 @@
 // with it.
 #pragma once
 
+#ifdef __clang__
+#include <ATen/core/ivalue.h>  // must come before the rest of libtorch, which uses it incomplete
+#endif
 #include <torch/types.h>
 
 #include "tensorpack/callbacks/best_saver.h"

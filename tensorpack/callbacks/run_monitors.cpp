@@ -55,7 +55,8 @@ void RunMonitors::put_hyper_params() const {
   const SessionOptions& session = trainer().sess().options();
   const Graph& graph = trainer().graph();
   const ProcessGroup* processes = trainer().processes();
-  params.merge(HyperParams{{"trainer", class_name(typeid(trainer()))},
+  const TrainerBase& trained_by = trainer();
+  params.merge(HyperParams{{"trainer", class_name(typeid(trained_by))},
                            {"max_epoch", std::to_string(loop.max_epoch)},
                            {"steps_per_epoch", std::to_string(loop.steps_per_epoch)},
                            {"device", graph.options().device.str()},

@@ -139,7 +139,7 @@ void Report::process_hyper_params(const HyperParams& params, const LoopState&) {
   const FlagValues given = command_line_flags();
   data_.configuration.clear();
   for (const auto& [name, value] : params) {
-    const bool is_flag = std::any_of(given.begin(), given.end(), [&](const auto& flag) {
+    const bool is_flag = std::any_of(given.begin(), given.end(), [&name = name](const auto& flag) {
       return name_of_flag(flag.first) == name;
     });
     if (!is_flag) data_.configuration.emplace_back(name, value);

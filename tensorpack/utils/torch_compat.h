@@ -2,6 +2,9 @@
 // Where libtorch 1.13 and 2.x differ. Nowhere else is the version asked for.
 #pragma once
 
+#ifdef __clang__
+#include <ATen/core/ivalue.h>  // as in tensorpack.h
+#endif
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/AutogradState.h>

@@ -2,7 +2,7 @@
 // Precompiled for every test. Tests still include what they use.
 #pragma once
 
-#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
 #include "tensorpack/pch.h"
+#include "tensorpack/tensorpack.h"

@@ -43,7 +43,9 @@ template <int64_t Columns, int64_t Filters>
       }
       for (int64_t c = 0; c < Columns; ++c) {
         const Vector pixels = *reinterpret_cast<const Unaligned*>(x + j + c);
-        for (int64_t f = 0; f < Filters; ++f) sums[f][c] += of_filter[f] * pixels;
+        for (int64_t f = 0; f < Filters; ++f) {
+          sums[f][c] = multiply_add(of_filter[f], pixels, sums[f][c]);
+        }
       }
     }
   }

@@ -337,7 +337,7 @@ struct Filters {
         for (int64_t j = 0; j < 3; ++j) {
           const Vector value = u[i * kInputs + j], noise = kRounding * bound[i * kInputs + j];
           *reinterpret_cast<Unaligned*>(to + ((output * 3 + i) * 3 + j) * inputs + input) =
-              (value < noise) & (-value < noise) ? Vector{} : value;
+              ((value < noise) & (-value < noise)) ? Vector{} : value;
           zeros += value * 0;
         }
       }
@@ -374,9 +374,9 @@ template <int64_t Rows>
     const Vector b0 = *reinterpret_cast<const Unaligned*>(b);
     const Vector b1 = *reinterpret_cast<const Unaligned*>(b + kWidth);
     for (int64_t r = 0; r < Rows; ++r) {
-      const float factor = a[r * p.a_row];
-      sum[r][0] += factor * b0;
-      sum[r][1] += factor * b1;
+      const Vector factor = _mm256_set1_ps(a[r * p.a_row]);
+      sum[r][0] = multiply_add(factor, b0, sum[r][0]);
+      sum[r][1] = multiply_add(factor, b1, sum[r][1]);
     }
   }
   for (int64_t r = 0; r < Rows; ++r) {
@@ -444,7 +444,8 @@ Tilings tilings_of(const at::Tensor& image, const at::Tensor& result, const Padd
 bool convolve(const at::Tensor& image, const at::Tensor& filters, const float* bias,
               const Padding& padding, const at::Tensor& result) {
   const int64_t inputs = image.size(1), outputs = result.size(1);
-  const auto [from, to] = tilings_of(image, result, padding);
+  const Tilings tilings = tilings_of(image, result, padding);
+  const Tiling &from = tilings.image, &to = tilings.result;
   const int64_t block = std::min(kBlock, from.tiles());
   const at::Tensor before = scratch(block * inputs);
   const at::Tensor after = scratch(block * outputs);
@@ -534,7 +535,8 @@ at::Tensor winograd_weight_gradient(const at::Tensor& grad, const at::Tensor& in
                                     const Padding& padding) {
   const at::Tensor outer = channels_last(grad), image = channels_last(input);
   const int64_t outputs = grad.size(1), inputs = input.size(1);
-  const auto [from, of_grad] = tilings_of(input, grad, padding);
+  const Tilings tilings = tilings_of(input, grad, padding);
+  const Tiling &from = tilings.image, &of_grad = tilings.result;
   const int64_t block = std::min(kBlock, from.tiles());
   const at::Tensor inputs_made = scratch(block * inputs);
   const at::Tensor grads_made = scratch(block * outputs);

@@ -37,7 +37,7 @@ struct Boundary {
 
 class PointwiseFusion {
  public:
-  PointwiseFusion(Trace& trace, c10::DeviceType device) : editor_(trace), device_(device) {
+  PointwiseFusion(Trace& trace, c10::DeviceType device) : editor_(trace) {
     for (int32_t i = 0; i < editor_.size(); ++i) {
       if (auto node = as_pointwise(editor_, editor_.node(i), device)) {
         candidates_.emplace(result_at(editor_.node(i), 0), std::move(*node));
@@ -239,7 +239,6 @@ class PointwiseFusion {
   }
 
   TraceEditor editor_;
-  c10::DeviceType device_;
   std::unordered_map<ValueId, PointwiseNode> candidates_;  // by what they make
   std::unordered_set<ValueId> tried_;
   Counters counters_;
