@@ -19,6 +19,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #endif
 
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -106,22 +107,27 @@ class C10dTransport : public Transport {
  public:
   std::unique_ptr<Transfer> sum(at::Tensor tensor) override {
     std::vector<at::Tensor> tensors = {std::move(tensor)};
+    const auto lock = lock_start();
     return std::make_unique<TransferType>(group().allreduce(tensors));
   }
   std::unique_ptr<Transfer> broadcast(at::Tensor tensor, int root) override {
     c10d::BroadcastOptions options;
     options.rootRank = root;
     std::vector<at::Tensor> tensors = {std::move(tensor)};
+    const auto lock = lock_start();
     return std::make_unique<TransferType>(group().broadcast(tensors, options));
   }
   std::unique_ptr<Transfer> gather(std::vector<at::Tensor> parts, at::Tensor mine) override {
     std::vector<std::vector<at::Tensor>> outputs = {std::move(parts)};
     std::vector<at::Tensor> inputs = {std::move(mine)};
+    const auto lock = lock_start();
     return std::make_unique<TransferType>(group().allgather(outputs, inputs));
   }
 
  protected:
   virtual C10dGroup& group() = 0;
+  /// What is held while a collective starts.
+  virtual std::unique_lock<std::mutex> lock_start() { return {}; }
 };
 
 class GlooTransport final : public C10dTransport<C10dTransfer> {
@@ -148,6 +154,13 @@ class GlooTransport final : public C10dTransport<C10dTransfer> {
 
  private:
   C10dGroup& group() override { return *gloo_; }
+  // All groups of a process share c10d's flight recorder, which enters each group into a std::map
+  // without a lock: groups that start their first collectives at once crash or loop for ever
+  // (pytorch #179313, seen with 2.11). Gloo only enqueues here, so the lock is held for microseconds.
+  std::unique_lock<std::mutex> lock_start() override {
+    static std::mutex recorder;
+    return std::unique_lock(recorder);
+  }
 
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
 };
