@@ -30,9 +30,10 @@ run: setup build/$(RUN)/build.ninja ## Train the example on Fashion-MNIST: make 
 	@build/$(RUN)/examples/fashion_mnist $(ARGS)
 
 test: SETUP += --test
-test: setup build/$(TEST)/build.ninja ## Run the tests: make test LABEL=unit
-	@cmake --build --preset $(TEST) -j $(JOBS)
-	@ctest --preset $(TEST) $(if $(LABEL),-L '$(LABEL)')
+test: setup build/$(TEST)/build.ninja ## Run the tests: make test LABEL=unit, make test LABEL=slow
+	@cmake --build --preset $(TEST) -j $(JOBS) --target tensorpack_tests $(if $(filter slow,$(LABEL)),tensorpack_slow_tests)
+	@ctest --preset $(TEST) $(if $(LABEL),-L '$(LABEL)',-LE slow)
+	@$(if $(LABEL),:,ctest --preset $(TEST) -N -L slow | sed -n 's/^Total Tests: \(.*\)/\1 slow tests left out: make test LABEL=slow/p')
 
 soak: build ## Kill and resume trainings: make soak, or make soak ARGS="--kills 200"
 ifdef ARGS

@@ -1,6 +1,15 @@
-# With TENSORPACK_UNITY, up to 24 files of a folder are compiled as one: for every file g++ makes the templates that libtorch's headers
-# use anew, with or without a precompiled header.
-# Only files of one folder, so that the short names of their own functions rarely meet.
+# With TENSORPACK_UNITY=N, up to N files of a folder are compiled as one, because every file makes the templates of libtorch's headers
+# that it uses anew, with or without a precompiled header. A large N takes the least time from nothing, a small one leaves little to
+# compile after an edit (benchmarks/RESULTS.md, "Compiling").
+
+# Of a program: all its files, whatever folder they are in.
+function(tensorpack_unity target)
+  if(TENSORPACK_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${TENSORPACK_UNITY})
+  endif()
+endfunction()
+
+# Of the library: only files of one folder, so that the short names of their own functions rarely meet.
 if(NOT TENSORPACK_UNITY)
   return()
 endif()
@@ -15,7 +24,7 @@ foreach(source IN LISTS sources)
   cmake_path(GET name PARENT_PATH folder)
   string(REGEX REPLACE "/detail$" "" folder "${folder}")
   string(MAKE_C_IDENTIFIER "${folder}" folder)
-  math(EXPR part "0${files_in_${folder}} / 24")
+  math(EXPR part "0${files_in_${folder}} / ${TENSORPACK_UNITY}")
   math(EXPR files_in_${folder} "0${files_in_${folder}} + 1")
   set_source_files_properties("${source}" TARGET_DIRECTORY tensorpack PROPERTIES UNITY_GROUP "${folder}_${part}")
 endforeach()

@@ -12,7 +12,7 @@
 #include "tensorpack/checkpoint/checkpoint_writer.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
-#include "tests/callbacks/report.h"
+#include "tests/callbacks/report_errors.h"
 #include "tests/support/capture.h"
 #include "tests/support/event_recorder.h"
 #include "tests/support/fake_trainer.h"
@@ -41,7 +41,7 @@ class BestSaverTest : public testing::Test {
 };
 
 TEST_F(BestSaverTest, KeepsTheSmallestAndTheGreatest) {
-  train({report({3, 1, 2}), MinSaver("error", here_), MaxSaver("error", here_)}, 3);
+  train({report_errors({3, 1, 2}), MinSaver("error", here_), MaxSaver("error", here_)}, 3);
   EXPECT_EQ(step_of("min-error"), 4);
   EXPECT_EQ(load_checkpoint(dir_ / "min-error").variables.at("w").item<float>(), 4);
   EXPECT_EQ(step_of("max-error"), 2);
@@ -63,24 +63,24 @@ TEST_F(BestSaverTest, TwoWithOneFileAreAnErrorBeforeTheFirstStep) {
 }
 
 TEST_F(BestSaverTest, TheOrderOfCallbacksDoesNotMatter) {
-  train({MinSaver("error", here_), report({3, 1, 2})}, 3);
+  train({MinSaver("error", here_), report_errors({3, 1, 2})}, 3);
   EXPECT_EQ(step_of("min-error"), 4);
 }
 
 TEST_F(BestSaverTest, ValueAndStepCanBeInTheName) {
   here_.filename = "best-{step}-{value}";
-  train({report({3, 0.5}), MinSaver("error", here_)}, 2);
+  train({report_errors({3, 0.5}), MinSaver("error", here_)}, 2);
   EXPECT_EQ(step_of("best-2-3"), 2);
   EXPECT_EQ(step_of("best-4-0.5"), 4);
 }
 
 TEST_F(BestSaverTest, ANumberThatIsNoneBlocksNothing) {
-  train({report({std::nan(""), 2, 3}), MinSaver("error", here_)}, 3);
+  train({report_errors({std::nan(""), 2, 3}), MinSaver("error", here_)}, 3);
   EXPECT_EQ(step_of("min-error"), 4);
 }
 
 TEST_F(BestSaverTest, AScalarThatIsNotReportedIsAWarning) {
-  EXPECT_THAT(train({report({1}), MinSaver("errors", here_)}, 1),
+  EXPECT_THAT(train({report_errors({1}), MinSaver("errors", here_)}, 1),
               HasSubstr("'errors' was not reported yet: nothing is saved. Did you mean 'error'?"));
   EXPECT_FALSE(fs::exists(dir_ / "min-errors.safetensors"));
 }
@@ -90,11 +90,11 @@ TEST_F(BestSaverTest, ARestartDoesNotForgetTheBest) {
   FakeTrainer first({.steps_per_epoch = 2, .max_epoch = 2});
   stdout_of([&] {
     first.train(
-        {ModelSaver({.checkpoint_dir = dir_.path()}), report({3, 1}), MinSaver("error", here_)});
+        {ModelSaver({.checkpoint_dir = dir_.path()}), report_errors({3, 1}), MinSaver("error", here_)});
   });
   FakeTrainer second({.steps_per_epoch = 2, .starting_epoch = 3, .max_epoch = 3});
   stdout_of([&] {
-    second.setup({report({0, 0, 2}), MinSaver("error", here_)});
+    second.setup({report_errors({0, 0, 2}), MinSaver("error", here_)});
     second.callbacks().load_states(load_checkpoint(dir_ / "model-4").extra);
     second.graph().global_step().tensor.fill_(4);
     second.callbacks().before_train();
@@ -111,7 +111,7 @@ TEST_F(BestSaverTest, WhatCannotBeWrittenIsNotTheBest) {
     if (self.epoch_num() == 2) fs::remove_all(gone);
     if (self.epoch_num() == 3) fs::create_directories(gone);
   }});
-  const std::string output = train({report({3, 1, 2}), std::move(meddle),
+  const std::string output = train({report_errors({3, 1, 2}), std::move(meddle),
                                     MinSaver("error", {.checkpoint_dir = gone, .retries = 0})},
                                    3);
   EXPECT_THAT(output, HasSubstr("[MinSaver] the checkpoint of step 4 was not saved"));
@@ -129,7 +129,7 @@ TEST(EarlyStoppingTest, EndsWhenPatienceIsOverAndTheEpochIsFinished) {
   const EventLog log = make_event_log();
   FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 9});
   stdout_of([&] {
-    trainer.train({report({5, 4, 4.5, 4.2, 9, 9, 9, 9, 9}),
+    trainer.train({report_errors({5, 4, 4.5, 4.2, 9, 9, 9, 9, 9}),
                    EarlyStopping({.stat_name = "error", .patience = 2}), EventRecorder(log)});
   });
   EXPECT_EQ(trainer.global_step(), 4);
@@ -139,7 +139,7 @@ TEST(EarlyStoppingTest, EndsWhenPatienceIsOverAndTheEpochIsFinished) {
 TEST(EarlyStoppingTest, SmallGainsDoNotCount) {
   FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 5});
   stdout_of([&] {
-    trainer.train({report({5, 4.9, 4.8, 4.7, 4.6}),
+    trainer.train({report_errors({5, 4.9, 4.8, 4.7, 4.6}),
                    EarlyStopping({.stat_name = "error", .patience = 2, .threshold = 1})});
   });
   EXPECT_EQ(trainer.global_step(), 3);
@@ -148,7 +148,7 @@ TEST(EarlyStoppingTest, SmallGainsDoNotCount) {
 TEST(EarlyStoppingTest, RisingCountsWhenReversed) {
   FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 4});
   stdout_of([&] {
-    trainer.train({report({1, 2, 3, 4}),
+    trainer.train({report_errors({1, 2, 3, 4}),
                    EarlyStopping({.stat_name = "error", .patience = 1, .reverse = true})});
   });
   EXPECT_EQ(trainer.global_step(), 4);
@@ -157,10 +157,10 @@ TEST(EarlyStoppingTest, RisingCountsWhenReversed) {
 TEST(EarlyStoppingTest, RemembersAcrossARestart) {
   const EarlyStoppingOptions options{.stat_name = "error", .patience = 2};
   FakeTrainer first({.steps_per_epoch = 1, .max_epoch = 2});
-  stdout_of([&] { first.train({report({1, 2}), EarlyStopping(options)}); });
+  stdout_of([&] { first.train({report_errors({1, 2}), EarlyStopping(options)}); });
   FakeTrainer second({.steps_per_epoch = 1, .starting_epoch = 3, .max_epoch = 3});
   stdout_of([&] {
-    second.setup({report({0, 0, 3}), EarlyStopping(options)});
+    second.setup({report_errors({0, 0, 3}), EarlyStopping(options)});
     second.callbacks().load_states(first.callback_states());
     second.callbacks().before_train();
     EXPECT_THROW(second.run_one_epoch(3), StopTraining);

@@ -11,7 +11,7 @@
 #include "tensorpack/callbacks/stat_monitor_param_setter.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
-#include "tests/callbacks/report.h"
+#include "tests/callbacks/report_errors.h"
 #include "tests/support/act_at.h"
 #include "tests/support/capture.h"
 #include "tests/support/fake_trainer.h"
@@ -265,7 +265,7 @@ StatMonitorParamSetter plateau(Assignments& seen, bool reverse = false) {
 TEST(StatMonitorParamSetterTest, ChangesWhenAScalarDoesNotFallAnyMore) {
   FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 7});
   Assignments seen(trainer);
-  stdout_of([&] { trainer.train({report({5, 4, 3, 2.95, 2.92, 2.91, 2.9}), plateau(seen)}); });
+  stdout_of([&] { trainer.train({report_errors({5, 4, 3, 2.95, 2.92, 2.91, 2.9}), plateau(seen)}); });
   // 3, 2.95, 2.92 are no progress at step 5; after that three more are needed.
   EXPECT_THAT(seen.all, ElementsAre(Pair(5, DoubleNear(0.1, 1e-12))));
 }
@@ -273,18 +273,18 @@ TEST(StatMonitorParamSetterTest, ChangesWhenAScalarDoesNotFallAnyMore) {
 TEST(StatMonitorParamSetterTest, RisingCountsWhenReversed) {
   FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 4});
   Assignments seen(trainer);
-  stdout_of([&] { trainer.train({report({1, 2, 3, 3.05}), plateau(seen, true)}); });
+  stdout_of([&] { trainer.train({report_errors({1, 2, 3, 3.05}), plateau(seen, true)}); });
   EXPECT_THAT(seen.all, IsEmpty());
 }
 
 TEST(StatMonitorParamSetterTest, RemembersWhatItHasSeenAcrossARestart) {
   FakeTrainer first({.steps_per_epoch = 1, .max_epoch = 2});
   Assignments before(first);
-  stdout_of([&] { first.train({report({3, 3}), plateau(before)}); });
+  stdout_of([&] { first.train({report_errors({3, 3}), plateau(before)}); });
   FakeTrainer second({.steps_per_epoch = 1, .starting_epoch = 3, .max_epoch = 3});
   Assignments after(second);
   stdout_of([&] {
-    second.setup({report({0, 0, 3}), plateau(after)});
+    second.setup({report_errors({0, 0, 3}), plateau(after)});
     second.callbacks().load_states(first.callback_states());
     second.callbacks().before_train();
     second.run_one_epoch(3);

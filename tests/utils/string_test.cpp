@@ -9,10 +9,11 @@ namespace tensorpack {
 namespace {
 
 TEST(StringTest, JoinPutsTheSeparatorBetween) {
-  EXPECT_EQ(join({}), "");
-  EXPECT_EQ(join({"a"}), "a");
-  EXPECT_EQ(join({"a", "b", "c"}), "a, b, c");
-  EXPECT_EQ(join({"a", "b"}, " "), "a b");
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(join(Words{}), "");
+  EXPECT_EQ(join(Words{"a"}), "a");
+  EXPECT_EQ(join(Words{"a", "b", "c"}), "a, b, c");
+  EXPECT_EQ(join(Words{"a", "b"}, " "), "a b");
 }
 
 TEST(StringTest, OneIsCountedInTheSingular) {

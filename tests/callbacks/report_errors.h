@@ -10,7 +10,7 @@
 namespace tensorpack {
 
 /// Reports one value of "error" after each epoch.
-inline CallbackFactory report(std::vector<double> values) {
+inline CallbackFactory report_errors(std::vector<double> values) {
   return CallbackFactory({.trigger = [values = std::move(values)](Callback& self) {
     const double value = values.at(static_cast<size_t>(self.epoch_num() - 1));
     self.trainer().monitors().put_scalar("error", value);
