@@ -87,10 +87,6 @@ at::Tensor get_variable(const std::string& name, at::IntArrayRef shape, Variable
   });
 }
 
-at::Tensor get_variable(const std::string& name, at::IntArrayRef shape, Initializer init) {
-  return get_variable(name, shape, VariableOptions{.init = std::move(init)});
-}
-
 at::Tensor get_scalar_variable(const std::string& name, double first_value, c10::ScalarType dtype) {
   CallScope& call = CallScope::current_or_throw("get_scalar_variable");
   check_variable_name("get_scalar_variable", name);

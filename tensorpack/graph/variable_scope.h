@@ -8,8 +8,10 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
 
+#include <concepts>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "tensorpack/graph/initializer.h"
 #include "tensorpack/graph/variable_store.h"
@@ -63,7 +65,12 @@ struct VariableOptions {
 /// has the value of the moment and passes gradients on, but what is written to it is lost.
 at::Tensor get_variable(const std::string& name, at::IntArrayRef shape,
                         VariableOptions options = {});
-at::Tensor get_variable(const std::string& name, at::IntArrayRef shape, Initializer init);
+/// A template, because clang 14 does not compile `{.dtype = ...}` where an overload takes a
+/// std::function.
+template <std::convertible_to<Initializer> Init>
+at::Tensor get_variable(const std::string& name, at::IntArrayRef shape, Init init) {
+  return get_variable(name, shape, VariableOptions{.init = std::move(init)});
+}
 
 /// A 0-d variable that is not trained by gradients, such as a learning rate. Always in the root
 /// scope, shared by all who ask for it in towers with the same variables, and on the device of who

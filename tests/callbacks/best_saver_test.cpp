@@ -89,8 +89,8 @@ TEST_F(BestSaverTest, AScalarThatIsNotReportedIsAWarning) {
 TEST_F(BestSaverTest, ARestartDoesNotForgetTheBest) {
   FakeTrainer first({.steps_per_epoch = 2, .max_epoch = 2});
   stdout_of([&] {
-    first.train(
-        {ModelSaver({.checkpoint_dir = dir_.path()}), report_errors({3, 1}), MinSaver("error", here_)});
+    first.train({ModelSaver({.checkpoint_dir = dir_.path()}), report_errors({3, 1}),
+                 MinSaver("error", here_)});
   });
   FakeTrainer second({.steps_per_epoch = 2, .starting_epoch = 3, .max_epoch = 3});
   stdout_of([&] {

@@ -265,7 +265,9 @@ StatMonitorParamSetter plateau(Assignments& seen, bool reverse = false) {
 TEST(StatMonitorParamSetterTest, ChangesWhenAScalarDoesNotFallAnyMore) {
   FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 7});
   Assignments seen(trainer);
-  stdout_of([&] { trainer.train({report_errors({5, 4, 3, 2.95, 2.92, 2.91, 2.9}), plateau(seen)}); });
+  stdout_of([&] {
+    trainer.train({report_errors({5, 4, 3, 2.95, 2.92, 2.91, 2.9}), plateau(seen)});
+  });
   // 3, 2.95, 2.92 are no progress at step 5; after that three more are needed.
   EXPECT_THAT(seen.all, ElementsAre(Pair(5, DoubleNear(0.1, 1e-12))));
 }

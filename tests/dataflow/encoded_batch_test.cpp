@@ -146,9 +146,10 @@ TEST(EncodedBatchTest, BadOptionsAreErrors) {
 
 TEST(EncodedBatchTest, OtherBatchesAreNotUnpacked) {
   EXPECT_ERROR(detail::unpack(torch::zeros({3}), torch::zeros({3})), "which is not what");
-  const auto [packed, numbers] = detail::pack({.bytes = "abc", .size = {2, 2}, .name = "it"});
-  EXPECT_ERROR(detail::unpack(packed, numbers.unsqueeze(0)), "is not inside it");
-  EXPECT_ERROR(detail::unpack(packed.narrow(0, 0, 2), numbers.unsqueeze(0)), "more bytes");
+  const auto image = detail::pack({.bytes = "abc", .size = {2, 2}, .name = "it"});
+  EXPECT_ERROR(detail::unpack(image.first, image.second.unsqueeze(0)), "is not inside it");
+  EXPECT_ERROR(detail::unpack(image.first.narrow(0, 0, 2), image.second.unsqueeze(0)),
+               "more bytes");
 }
 
 }  // namespace

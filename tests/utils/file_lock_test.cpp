@@ -26,7 +26,7 @@ TEST(FileLockTest, TheSecondOneLearnsWhoHasIt) {
 }
 
 TEST(FileLockTest, AFileThatCannotBeOpenedIsAnError) {
-  EXPECT_THROW(FileLock("/nonexistent/lock"), std::system_error);
+  EXPECT_THROW(const FileLock lock("/nonexistent/lock"), std::system_error);
 }
 
 }  // namespace

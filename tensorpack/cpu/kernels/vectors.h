@@ -15,7 +15,8 @@ using Vector = float __attribute__((vector_size(32)));
 /// To read and write floats at any address.
 using Unaligned = float __attribute__((vector_size(32), aligned(4), may_alias));
 
-/// a * b + c, rounded once. Said in so many words, because compilers do not agree on where they may do that by themselves.
+/// a * b + c, rounded once. Said in so many words, because compilers do not agree on where they may
+/// do that by themselves.
 [[gnu::target("avx2,fma"), gnu::always_inline]] inline Vector multiply_add(Vector a, Vector b,
                                                                            Vector c) {
   return _mm256_fmadd_ps(a, b, c);

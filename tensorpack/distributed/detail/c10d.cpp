@@ -156,7 +156,8 @@ class GlooTransport final : public C10dTransport<C10dTransfer> {
   C10dGroup& group() override { return *gloo_; }
   // All groups of a process share c10d's flight recorder, which enters each group into a std::map
   // without a lock: groups that start their first collectives at once crash or loop for ever
-  // (pytorch #179313, seen with 2.11). Gloo only enqueues here, so the lock is held for microseconds.
+  // (pytorch #179313, seen with 2.11). Gloo only enqueues here, so the lock is held for
+  // microseconds.
   std::unique_lock<std::mutex> lock_start() override {
     static std::mutex recorder;
     return std::unique_lock(recorder);
