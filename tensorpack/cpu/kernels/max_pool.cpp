@@ -31,8 +31,8 @@ template <bool Relu>
   Integers places = {};
   for (int row = 0; row < 2; ++row) {
     const float* pixels = row == 0 ? upper : lower;
-    const Vector a = *reinterpret_cast<const Unaligned*>(pixels);
-    const Vector b = *reinterpret_cast<const Unaligned*>(pixels + kWidth);
+    const Vector a = load(pixels);
+    const Vector b = load(pixels + kWidth);
     const Vector values[] = {__builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14),
                              __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15)};
     for (int column = 0; column < 2; ++column) {
@@ -62,7 +62,7 @@ template <bool Relu>
   for (; i + kWidth <= count; i += kWidth) {
     const Maxima maxima = pool_eight<Relu>(upper + 2 * i, lower + 2 * i);
     const Bytes bytes = __builtin_convertvector(maxima.places, Bytes);
-    *reinterpret_cast<Unaligned*>(y + i) = maxima.best;
+    store(y + i, maxima.best);
     std::memcpy(places + i, &bytes, sizeof(bytes));
   }
   if (i == count) return;
@@ -80,7 +80,7 @@ template <bool Relu>
                                                                          const uint8_t* places,
                                                                          float* upper,
                                                                          float* lower) {
-  const Vector gradients = *reinterpret_cast<const Unaligned*>(grad);
+  const Vector gradients = load(grad);
   Bytes bytes;
   std::memcpy(&bytes, places, sizeof(bytes));
   const auto at = __builtin_convertvector(bytes, Integers);
@@ -88,9 +88,8 @@ template <bool Relu>
     float* pixels = row == 0 ? upper : lower;
     const Vector a = at == 2 * row ? gradients : Vector{};
     const Vector b = at == 2 * row + 1 ? gradients : Vector{};
-    *reinterpret_cast<Unaligned*>(pixels) = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
-    *reinterpret_cast<Unaligned*>(pixels + kWidth) =
-        __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+    store(pixels, __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11));
+    store(pixels + kWidth, __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15));
   }
 }
 

@@ -12,8 +12,14 @@ namespace tensorpack::cpu {
 inline constexpr int64_t kWidth = 8;
 
 using Vector = float __attribute__((vector_size(32)));
-/// To read and write floats at any address.
-using Unaligned = float __attribute__((vector_size(32), aligned(4), may_alias));
+
+/// Floats at any address. clang 14 forgets the alignment of a type that says so.
+[[gnu::target("avx2,fma"), gnu::always_inline]] inline Vector load(const float* from) {
+  return _mm256_loadu_ps(from);
+}
+[[gnu::target("avx2,fma"), gnu::always_inline]] inline void store(float* to, Vector value) {
+  _mm256_storeu_ps(to, value);
+}
 
 /// a * b + c, rounded once. Said in so many words, because compilers do not agree on where they may
 /// do that by themselves.

@@ -39,10 +39,10 @@ template <int64_t Columns, int64_t Filters>
     for (int64_t j = 0; j < s.grad_width; j += kWidth) {
       Vector of_filter[Filters];
       for (int64_t f = 0; f < Filters; ++f) {
-        of_filter[f] = *reinterpret_cast<const Unaligned*>(g + f * plane + j);
+        of_filter[f] = load(g + f * plane + j);
       }
       for (int64_t c = 0; c < Columns; ++c) {
-        const Vector pixels = *reinterpret_cast<const Unaligned*>(x + j + c);
+        const Vector pixels = load(x + j + c);
         for (int64_t f = 0; f < Filters; ++f) {
           sums[f][c] = multiply_add(of_filter[f], pixels, sums[f][c]);
         }
@@ -59,7 +59,7 @@ template <int64_t Columns, int64_t Filters>
 [[gnu::target("avx2,fma")]] float sum_plane(const Sizes& s, const float* grad) {
   Vector sum = {};
   for (int64_t i = 0; i < s.height * s.grad_width; i += kWidth) {
-    sum += *reinterpret_cast<const Unaligned*>(grad + i);
+    sum += load(grad + i);
   }
   return sum_of(sum);
 }

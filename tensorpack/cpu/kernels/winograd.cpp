@@ -165,13 +165,12 @@ template <int64_t Size>
       const int64_t column = place.column + j;
       const bool is_inside =
           row >= 0 && row < tiling.height && column >= 0 && column < tiling.width;
-      d[i * kInputs + j] = is_inside
-                               ? *reinterpret_cast<const Unaligned*>(
-                                     image +
-                                     ((place.image * tiling.height + row) * tiling.width + column) *
-                                         tiling.channels +
-                                     channel)
-                               : Vector{};
+      d[i * kInputs + j] =
+          is_inside ? load(image +
+                           ((place.image * tiling.height + row) * tiling.width + column) *
+                               tiling.channels +
+                           channel)
+                    : Vector{};
     }
   }
 }
@@ -179,7 +178,7 @@ template <int64_t Size>
 [[gnu::target("avx2,fma"), gnu::always_inline]] inline void store_points(const Vector* d, float* to,
                                                                          int64_t stride) {
   for (int64_t point = 0; point < kPoints; ++point) {
-    *reinterpret_cast<Unaligned*>(to + point * stride) = d[point];
+    store(to + point * stride, d[point]);
   }
 }
 
@@ -216,11 +215,10 @@ constexpr auto transform_gradient_tiles = transform_tiles<kTile, transform_gradi
       Vector m[kPoints];
       const float* source = from.at(t, channel);
       for (int64_t point = 0; point < kPoints; ++point) {
-        m[point] = *reinterpret_cast<const Unaligned*>(source + point * from.point);
+        m[point] = load(source + point * from.point);
       }
       transform_square<kInputs, kTile, transform_outputs>(m);
-      const Vector added =
-          bias == nullptr ? Vector{} : *reinterpret_cast<const Unaligned*>(bias + channel);
+      const Vector added = bias == nullptr ? Vector{} : load(bias + channel);
       for (int64_t i = 0; i < rows; ++i) {
         float* line =
             image +
@@ -229,7 +227,7 @@ constexpr auto transform_gradient_tiles = transform_tiles<kTile, transform_gradi
             channel;
         for (int64_t j = 0; j < columns; ++j) {
           const Vector value = m[i * kInputs + j] + added;
-          *reinterpret_cast<Unaligned*>(line + j * tiling.channels) = value;
+          store(line + j * tiling.channels, value);
           zeros += value * 0;
         }
       }
@@ -253,8 +251,8 @@ struct Filters {
     const Filters& filters, int64_t output, int64_t input, bool turned, Vector* g) {
   for (int64_t i = 0; i < 3; ++i) {
     for (int64_t j = 0; j < 3; ++j) {
-      g[i * kInputs + j] = *reinterpret_cast<const Unaligned*>(
-          turned ? filters.at(output, 2 - i, 2 - j, input) : filters.at(output, i, j, input));
+      g[i * kInputs + j] =
+          load(turned ? filters.at(output, 2 - i, 2 - j, input) : filters.at(output, i, j, input));
     }
   }
   transform_square<3, kInputs, transform_filter>(g);
@@ -311,7 +309,7 @@ struct Filters {
         for (int64_t i = 0; i < kWidth; ++i) v[i] = g[i][p];
         transpose(v);
         for (int64_t i = 0; i < kWidth; ++i) {
-          *reinterpret_cast<Unaligned*>(here + p * point + i * kPanel) = v[i];
+          store(here + p * point + i * kPanel, v[i]);
         }
       }
     }
@@ -327,8 +325,7 @@ struct Filters {
     for (int64_t input = 0; input < inputs; input += kWidth) {
       Vector u[kPoints], bound[kPoints];
       for (int64_t point = 0; point < kPoints; ++point) {
-        u[point] = *reinterpret_cast<const Unaligned*>(
-            from + point * between_points(outputs * inputs) + output * inputs + input);
+        u[point] = load(from + point * between_points(outputs * inputs) + output * inputs + input);
         bound[point] = u[point] < 0 ? -u[point] : u[point];
       }
       transform_square<kInputs, 3, transform_filter_gradient>(u);
@@ -336,8 +333,8 @@ struct Filters {
       for (int64_t i = 0; i < 3; ++i) {
         for (int64_t j = 0; j < 3; ++j) {
           const Vector value = u[i * kInputs + j], noise = kRounding * bound[i * kInputs + j];
-          *reinterpret_cast<Unaligned*>(to + ((output * 3 + i) * 3 + j) * inputs + input) =
-              ((value < noise) & (-value < noise)) ? Vector{} : value;
+          store(to + ((output * 3 + i) * 3 + j) * inputs + input,
+                ((value < noise) & (-value < noise)) ? Vector{} : value);
           zeros += value * 0;
         }
       }
@@ -364,15 +361,14 @@ template <int64_t Rows>
   Vector sum[Rows][2];
   for (int64_t r = 0; r < Rows; ++r) {
     for (int64_t i = 0; i < 2; ++i) {
-      sum[r][i] =
-          p.adds ? *reinterpret_cast<const Unaligned*>(p.to + r * p.to_row + i * kWidth) : Vector{};
+      sum[r][i] = p.adds ? load(p.to + r * p.to_row + i * kWidth) : Vector{};
     }
   }
   const float* a = p.a;
   const float* b = p.b;
   for (int64_t d = 0; d < p.depth; ++d, a += p.a_depth, b += kPanel) {
-    const Vector b0 = *reinterpret_cast<const Unaligned*>(b);
-    const Vector b1 = *reinterpret_cast<const Unaligned*>(b + kWidth);
+    const Vector b0 = load(b);
+    const Vector b1 = load(b + kWidth);
     for (int64_t r = 0; r < Rows; ++r) {
       const Vector factor = _mm256_set1_ps(a[r * p.a_row]);
       sum[r][0] = multiply_add(factor, b0, sum[r][0]);
@@ -381,7 +377,7 @@ template <int64_t Rows>
   }
   for (int64_t r = 0; r < Rows; ++r) {
     for (int64_t i = 0; i < 2; ++i) {
-      *reinterpret_cast<Unaligned*>(p.to + r * p.to_row + i * kWidth) = sum[r][i];
+      store(p.to + r * p.to_row + i * kWidth, sum[r][i]);
     }
   }
 }
