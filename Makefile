@@ -3,6 +3,7 @@
 PRESET ?= release
 SETUP ?= tools/setup
 JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
 BUILD := build/$(PRESET)
 # A first `make run` builds what it runs and no more, a first `make test` builds as `.ci/run` does, in the least time; where
 # there is a build already, it is used.
@@ -10,7 +11,7 @@ unless_built = $(if $(filter release,$(PRESET)),$(if $(wildcard $(BUILD)/build.n
 RUN := $(call unless_built,run)
 TEST := $(call unless_built,ci)
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test soak fuzz bench bench-gpu format lint docs clean
+.PHONY: help setup build run install test soak fuzz bench bench-gpu format lint docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,8 +27,12 @@ build: setup $(BUILD)/build.ninja ## Configure and build
 	@cmake --build --preset $(PRESET) -j $(JOBS)
 
 run: setup build/$(RUN)/build.ninja ## Train the example on Fashion-MNIST: make run ARGS="--epochs 1"
-	@cmake --build --preset $(RUN) -j $(JOBS) --target fashion_mnist
+	@cmake --build --preset $(RUN) -j $(JOBS) --target fashion_mnist tp
 	@build/$(RUN)/examples/fashion_mnist $(ARGS)
+
+install: setup build/$(RUN)/build.ninja ## Install the library, its headers and tp: make install PREFIX=/usr/local
+	@cmake --build --preset $(RUN) -j $(JOBS) --target tensorpack tp tp-model
+	@cmake --install build/$(RUN) --prefix $(PREFIX)
 
 test: SETUP += --test
 test: setup build/$(TEST)/build.ninja ## Run the tests: make test LABEL=unit, make test LABEL=slow

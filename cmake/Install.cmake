@@ -8,11 +8,16 @@ install(EXPORT TensorpackTargets NAMESPACE tensorpack:: DESTINATION ${package_di
 install(DIRECTORY tensorpack DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h" PATTERN pch.h EXCLUDE)
 
+# The build tree is a package, too: -DTensorpack_DIR=<build>.
+export(EXPORT TensorpackTargets NAMESPACE tensorpack:: FILE ${CMAKE_CURRENT_BINARY_DIR}/TensorpackTargets.cmake)
+set(modules cmake/TensorpackDependencies.cmake cmake/TensorpackPrecompile.cmake)
+file(COPY ${modules} DESTINATION ${CMAKE_CURRENT_BINARY_DIR})
+
 configure_package_config_file(cmake/TensorpackConfig.cmake.in TensorpackConfig.cmake
   INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
 write_basic_package_version_file(TensorpackConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES
     ${CMAKE_CURRENT_BINARY_DIR}/TensorpackConfig.cmake
     ${CMAKE_CURRENT_BINARY_DIR}/TensorpackConfigVersion.cmake
-    cmake/TensorpackDependencies.cmake
+    ${modules}
   DESTINATION ${package_dir})

@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "programs/tp/job.h"
+#include "programs/tp/shell.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/string.h"
 
@@ -47,13 +48,6 @@ bool is_here(const std::string& host) {
   return host == "localhost" || host == "127.0.0.1" || host == own_name();
 }
 
-/// The word as a shell reads it back.
-std::string quoted(const std::string& word) {
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
 /// A port that nobody has here at the moment, or, for another host, one that is most likely free.
 int pick_port(bool here) {
   sockaddr_in address{};
@@ -74,19 +68,19 @@ int pick_port(bool here) {
 /// numbers it reads from the input, and ends them as soon as the input ends. The shell itself waits
 /// for their end.
 std::string remote_script(const RankCommand& command) {
-  std::string program = "cd " + quoted(std::filesystem::current_path().string());
+  std::string program = "cd " + shell_word(std::filesystem::current_path().string());
   for (const auto& [name, value] : command.variables) {
-    program += " && export " + name + "=" + quoted(value);
+    program += " && export " + name + "=" + shell_word(value);
   }
   program += " &&";
-  for (const std::string& word : command.words) program += " " + quoted(word);
+  for (const std::string& word : command.words) program += " " + shell_word(word);
   const std::string script =
       "trap : INT TERM HUP; exec 3<&0; "
       "( trap '' INT TERM HUP; while read signal <&3; do kill -$signal 0; done; "
       "kill -TERM 0; sleep 5; kill -KILL 0 ) > /dev/null 2>&1 & "
       "watch=$!; { " +
       program + "; } < /dev/null 3<&-; status=$?; kill -KILL $watch 2> /dev/null; exit $status";
-  return "exec sh -c " + quoted(script);  // a user's own shell may be another
+  return "exec sh -c " + shell_word(script);  // a user's own shell may be another
 }
 
 std::vector<std::string> remote_words(const std::string& remote_shell, const std::string& host) {

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/hash.h"
@@ -20,12 +19,7 @@ std::string header_of(std::string_view key, std::string_view binary) {
 
 }  // namespace
 
-std::filesystem::path default_kernel_cache() {
-  const std::filesystem::path below = "tensorpack/kernels";
-  if (const auto cache = env("XDG_CACHE_HOME")) return *cache / below;
-  if (const auto home = env("HOME")) return std::filesystem::path(*home) / ".cache" / below;
-  return {};
-}
+std::filesystem::path default_kernel_cache() { return cache_path("kernels"); }
 
 std::filesystem::path KernelCache::file_of(std::string_view key) const {
   return folder_ / fmt::format("{:016x}{:016x}.bin", xxh64(key), xxh64(key, key.size()));

@@ -215,6 +215,13 @@ fs::path dataset_path(std::string_view name) {
   return name.empty() ? root : root / name;
 }
 
+fs::path cache_path(std::string_view name) {
+  const fs::path below = fs::path("tensorpack") / name;
+  if (const auto cache = env("XDG_CACHE_HOME")) return *cache / below;
+  if (const auto home = env("HOME")) return fs::path(*home) / ".cache" / below;
+  return {};
+}
+
 TempDir::TempDir() {
   std::string pattern = (fs::temp_directory_path() / "tensorpack.XXXXXX").string();
   TP_CHECK(::mkdtemp(pattern.data()) != nullptr, "TempDir",

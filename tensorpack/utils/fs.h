@@ -38,6 +38,10 @@ std::string timestamp();
 /// directory, then `name`. Nothing is created.
 std::filesystem::path dataset_path(std::string_view name = {});
 
+/// Where what can be made again is kept: $XDG_CACHE_HOME/tensorpack/name, or
+/// ~/.cache/tensorpack/name; empty when there is no home. Nothing is created.
+std::filesystem::path cache_path(std::string_view name);
+
 /// A new empty directory that is removed, with its contents, at the end of the scope.
 class [[nodiscard]] TempDir {
  public:

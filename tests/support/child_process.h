@@ -42,9 +42,9 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  /// Reads the output until `text` appears; false at its end.
-  bool read_until(const std::string& text) {
-    while (output_.find(text) == std::string::npos) {
+  /// Reads the output until `text` appears behind the first `from` bytes; false at its end.
+  bool read_until(const std::string& text, size_t from = 0) {
+    while (output_.find(text, from) == std::string::npos) {
       if (!read_some()) return false;
     }
     return true;

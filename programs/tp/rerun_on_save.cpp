@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "programs/tp/rerun_on_save.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <map>
+#include <optional>
+
+#include "programs/tp/job.h"
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+namespace {
+
+namespace fs = std::filesystem;
+
+template <typename... Args>
+void report(fmt::format_string<Args...> text, Args&&... args) {
+  fmt::print(stderr, "tp run: {}\n", fmt::format(text, std::forward<Args>(args)...));
+}
+
+/// A process with this terminal and these streams.
+class Child {
+ public:
+  explicit Child(const Words& command) {
+    std::vector<char*> argv;
+    for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    const pid_t parent = getpid();
+    pid_ = fork();
+    TP_CHECK(pid_ >= 0, kTpRun, "no process could be made: {}.", std::strerror(errno));
+    if (pid_ > 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(127);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  ~Child() {
+    if (!running()) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  /// Notes that it has ended, if it has.
+  bool running() {
+    int status = 0;
+    if (!status_ && waitpid(pid_, &status, WNOHANG) == pid_) {
+      status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    }
+    return !status_;
+  }
+  int status() const { return status_.value_or(-1); }
+  void send(int signal) const { kill(pid_, signal); }
+
+ private:
+  pid_t pid_ = -1;
+  std::optional<int> status_;
+};
+
+/// The times and sizes of some files, which an editor changes when it saves one.
+std::map<fs::path, std::pair<fs::file_time_type, uintmax_t>> look_at(
+    const std::vector<fs::path>& files) {
+  std::map<fs::path, std::pair<fs::file_time_type, uintmax_t>> seen;
+  for (const fs::path& file : files) {
+    std::error_code missing;
+    const auto time = fs::last_write_time(file, missing);
+    const uintmax_t size = fs::file_size(file, missing);
+    if (!missing) seen[file] = {time, size};
+  }
+  return seen;
+}
+
+class Watch {
+ public:
+  Watch(const UserProgram& program, const Words& command) : program_(program), command_(command) {}
+
+  int run() {
+    while (!ended_by_) {
+      build_and_start();
+      if (!ended_by_) wait_for_save();
+    }
+    while (child_ && child_->running()) wait();
+    return child_ ? child_->status() : 128 + *ended_by_;
+  }
+
+ private:
+  void build_and_start() {
+    files_ = program_.files();
+    built_ = look_at(files_);
+    const bool succeeded = program_.build();
+    take_signals();
+    if (!succeeded || ended_by_) {
+      if (!ended_by_ && child_) report("the program goes on as it was.");
+      return;
+    }
+    if (child_ && child_->running()) {
+      report("compiled. Ending the program, to start it again ...");
+      child_->send(SIGTERM);
+      while (child_->running()) wait();
+    }
+    files_ = program_.files();  // with the headers, which are known now
+    if (ended_by_) return;
+    child_.reset();
+    child_.emplace(command_);
+    is_end_told_ = false;
+  }
+
+  void wait_for_save() {
+    for (auto before = look_at(files_); !ended_by_; wait()) {
+      const auto now = look_at(files_);
+      // An editor may take a moment: what it writes is whole when two looks are alike.
+      const bool is_whole = now == before && now.size() == files_.size();
+      if (is_whole && has_changed(now)) return;
+      before = now;
+      tell_end();
+    }
+  }
+
+  /// Whether a file is another than when the last build began. Headers that were not known then
+  /// count from now on.
+  bool has_changed(const std::map<fs::path, std::pair<fs::file_time_type, uintmax_t>>& now) {
+    for (const auto& [file, seen] : now) {
+      const auto before = built_.try_emplace(file, seen).first;
+      if (before->second != seen) return true;
+    }
+    return false;
+  }
+
+  void tell_end() {
+    if (!child_ || child_->running() || is_end_told_) return;
+    report("the program ended with status {}. Waiting for a change; Ctrl-C ends.", child_->status());
+    is_end_told_ = true;
+  }
+
+  void wait() {
+    constexpr int kTick = 50;  // milliseconds
+    pollfd source = {.fd = signals_.fd(), .events = POLLIN, .revents = 0};
+    poll(&source, 1, kTick);
+    take_signals();
+  }
+
+  /// A signal of the terminal reaches the program by itself.
+  void take_signals() {
+    signalfd_siginfo info{};
+    while (read(signals_.fd(), &info, sizeof(info)) == sizeof(info)) {
+      const int signal = static_cast<int>(info.ssi_signo);
+      if (signal == SIGCHLD) continue;
+      ended_by_ = signal;
+      if (child_ && child_->running() && info.ssi_code != SI_KERNEL) child_->send(signal);
+    }
+  }
+
+  const UserProgram& program_;
+  const Words& command_;
+  SignalReader signals_;
+  std::vector<fs::path> files_;
+  std::map<fs::path, std::pair<fs::file_time_type, uintmax_t>> built_;
+  std::optional<Child> child_;
+  std::optional<int> ended_by_;
+  bool is_end_told_ = false;
+};
+
+}  // namespace
+
+int rerun_on_save(const UserProgram& program, const Words& command) {
+  return Watch(program, command).run();
+}
+
+}  // namespace tensorpack

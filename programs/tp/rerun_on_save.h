@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "programs/tp/user_program.h"
+
+namespace tensorpack {
+
+/// Builds and starts a program, and builds it again whenever a file that it is made of was saved.
+/// Only when that succeeded is the running program ended, by SIGTERM, and started again. Returns a
+/// status when a signal ends the watch: that of the program, which gets the signal, too.
+int rerun_on_save(const UserProgram& program, const Words& command);
+
+}  // namespace tensorpack

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "programs/tp/run.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <sstream>
+
+#include "programs/tp/rerun_on_save.h"
+#include "programs/tp/user_program.h"
+#include "tensorpack/utils/error.h"
+
+namespace tensorpack {
+namespace {
+
+constexpr int kCompilerFailed = 1;
+
+struct RunOptions {
+  BuildOptions build;
+  std::vector<std::string> cxx = {};  // as given: some hold several options
+  bool watch = false;
+  bool print_commands = false;
+};
+
+Words split_words(const std::vector<std::string>& texts) {
+  Words words;
+  for (const std::string& text : texts) {
+    std::istringstream in(text);
+    for (std::string word; in >> word;) words.push_back(word);
+  }
+  return words;
+}
+
+/// Becomes the program: it has the terminal, the signals and the status for itself.
+[[noreturn]] void become_program(const Words& words) {
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  execv(argv[0], argv.data());
+  throw make_error(kTpRun, "'{}' cannot be started: {}.", words[0], std::strerror(errno));
+}
+
+int run(RunOptions options, const Words& program_words) {
+  options.build.cxx_options = split_words(options.cxx);
+  const UserProgram program(options.build);
+  if (options.print_commands) {
+    for (const std::string& command : program.commands()) fmt::print("{}\n", command);
+    return 0;
+  }
+  Words words = {program.path().string()};
+  words.insert(words.end(), program_words.begin(), program_words.end());
+  if (options.watch) return rerun_on_save(program, words);
+  if (!program.build()) return kCompilerFailed;
+  if (options.build.debug) fmt::print(stderr, "tp run: for a debugger: {}\n", words[0]);
+  become_program(words);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, std::vector<std::string> program_words, int& status) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App* command = app.add_subcommand(
+      "run", "Compile a program that uses the library, and run it: tp run train.cpp -- --epochs 3");
+  command->add_option("sources", options->build.sources, "The files that it is made of")
+      ->required();
+  command->add_flag("--watch", options->watch,
+                    "Compile on every save, and start the program again when that succeeds");
+  command->add_flag("--release", options->build.release, "Optimize more: -O3 instead of -O1");
+  command->add_flag("-g,--debug", options->build.debug, "Do not optimize, for a debugger: -O0 -g");
+  command->add_option("--cxx", options->cxx, "Options for the compiler: --cxx=-Iinclude")
+      ->allow_extra_args(false);
+  command->add_flag("--flags", options->print_commands, "Print what would be run, and run nothing");
+  command->footer(
+      "Arguments of the program stand behind --. Compiled files are kept in\n"
+      "$XDG_CACHE_HOME/tensorpack/run (~/.cache/tensorpack/run); CXX names another compiler.\n"
+      "Examples:\n"
+      "  tp run train.cpp -- --epochs 3\n"
+      "  tp run --watch train.cpp model.cpp");
+  command->callback([options, program_words = std::move(program_words), &status] {
+    try {
+      status = run(*options, program_words);
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "{}\n", error.what());
+      status = 2;
+    }
+  });
+}
+
+}  // namespace tensorpack

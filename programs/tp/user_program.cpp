@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "programs/tp/user_program.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "programs/tp/directory_lock.h"
+#include "programs/tp/file_record.h"
+#include "programs/tp/shell.h"
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/fs.h"
+#include "tensorpack/utils/hash.h"
+#include "tensorpack/utils/string.h"
+
+namespace tensorpack {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Neither a program nor a header that was used within this time is removed.
+constexpr std::chrono::hours kUnused{24 * 30};
+
+/// Runs a command that inherits the streams, and waits for it. Its status, 128 + a signal's number.
+int run_compiler(const Words& words) {
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  const pid_t pid = fork();
+  TP_CHECK(pid >= 0, kTpRun, "no process could be made: {}.", std::strerror(errno));
+  if (pid == 0) {
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);  // --watch has signals wait
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::string hash_text(const std::string& text) { return fmt::format("{:016x}", xxh64(text)); }
+
+void check_source(const fs::path& source) {
+  constexpr std::array<std::string_view, 5> kEndings = {".cpp", ".cc", ".cxx", ".C", ".c++"};
+  TP_CHECK(fs::exists(source), kTpRun, "'{}' is not there.", source.string());
+  TP_CHECK(fs::is_regular_file(source), kTpRun, "'{}' is not a file.", source.string());
+  const std::string ending = source.extension().string();
+  TP_CHECK(std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end(), kTpRun,
+           "'{}' is not C++: it does not end in .cpp, .cc or .cxx. Arguments of the program stand "
+           "behind --.",
+           source.string());
+}
+
+fs::path make_directory(const fs::path& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  TP_CHECK(!error && access(directory.c_str(), W_OK) == 0, kTpRun,
+           "compiled files cannot be kept in '{}': {}. XDG_CACHE_HOME names another directory.",
+           directory.string(), error ? error.message() : std::strerror(EACCES));
+  return directory;
+}
+
+fs::path cache_directory() {
+  const fs::path cache = cache_path("run");
+  TP_CHECK(!cache.empty(), kTpRun,
+           "there is no home directory to keep compiled files in. Set HOME or XDG_CACHE_HOME.");
+  return make_directory(cache);
+}
+
+/// Removes what was not used for a while. What is in use is locked by somebody.
+void remove_unused(const fs::path& cache) {
+  const auto oldest = std::chrono::file_clock::now() - kUnused;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(cache, ignored)) {
+    if (entry.last_write_time(ignored) < oldest) fs::remove_all(entry.path(), ignored);
+  }
+}
+
+void note_use(const fs::path& directory) {
+  std::error_code ignored;
+  fs::last_write_time(directory, std::chrono::file_clock::now(), ignored);
+}
+
+/// Without directories of headers and warnings, which no precompiled header depends on.
+Words without_paths(const Words& options) {
+  Words rest;
+  for (size_t i = 0; i < options.size(); ++i) {
+    const std::string& option = options[i];
+    if (option == "-I" || option == "-isystem" || option == "-iquote") {
+      ++i;
+    } else if (!option.starts_with("-I") && !option.starts_with("-W")) {
+      rest.push_back(option);
+    }
+  }
+  return rest;
+}
+
+Words concat(std::initializer_list<Words> parts) {
+  Words words;
+  for (const Words& part : parts) words.insert(words.end(), part.begin(), part.end());
+  return words;
+}
+
+}  // namespace
+
+UserProgram::UserProgram(const BuildOptions& options) {
+  for (const fs::path& source : options.sources) check_source(source);
+  tools_ = find_toolchain();
+  // A header that clang has precompiled serves every level of optimization but none at all.
+  const std::string level = options.debug ? "-O0" : options.release ? "-O3" : "-O1";
+  const std::string header_level = tools_.is_clang && !options.debug ? "-O1" : level;
+  Words rest = tools_.compile_options;
+  if (tools_.is_clang) rest.insert(rest.end(), {"-Xclang", "-fno-pch-timestamp"});
+  if (options.debug) rest.emplace_back("-g");
+  options_ = concat({{level}, rest, options.cxx_options});
+  header_options_ = concat({{header_level}, rest, without_paths(options.cxx_options)});
+  if (tools_.is_clang) header_options_.emplace_back("-fpch-instantiate-templates");
+
+  const fs::path cache = cache_directory();
+  remove_unused(cache);
+  const std::string compiler = tools_.compiler + "\n" + tools_.version;
+  header_directory_ =
+      make_directory(cache / ("header-" + hash_text(compiler + shell_text(header_options_))));
+  std::string key = compiler + shell_text(concat({options_, tools_.link_options}));
+  for (const fs::path& source : options.sources) key += "\n" + fs::canonical(source).string();
+  // Options may name directories below this one.
+  if (!options.cxx_options.empty()) key += "\n" + fs::current_path().string();
+  directory_ = make_directory(cache / ("program-" + hash_text(key)));
+  for (size_t i = 0; i < options.sources.size(); ++i) {
+    units_.push_back({.source = fs::canonical(options.sources[i]),
+                      .object = directory_ / fmt::format("{}.o", i)});
+  }
+  program_ = directory_ / units_.front().source.stem();
+}
+
+fs::path UserProgram::header_file() const { return header_directory_ / "precompiled.h"; }
+
+fs::path UserProgram::precompiled_header() const {
+  return header_file().string() + (tools_.is_clang ? ".pch" : ".gch");
+}
+
+Words UserProgram::precompile_command(const fs::path& to) const {
+  return concat({{tools_.compiler},
+                 header_options_,
+                 {"-MD", "-MF", (header_directory_ / "precompiled.d").string(), "-x", "c++-header",
+                  header_file().string(), "-o", to.string()}});
+}
+
+Words UserProgram::compile_command(const Unit& unit) const {
+  const Words header = tools_.is_clang ? Words{"-include-pch", precompiled_header().string()}
+                                       : Words{"-include", header_file().string()};
+  return concat({{tools_.compiler},
+                 options_,
+                 header,
+                 {"-MMD", "-MF", unit.dependencies().string(), "-c", unit.source.string(), "-o",
+                  unit.object.string()}});
+}
+
+Words UserProgram::link_command(const fs::path& to) const {
+  Words objects;
+  for (const Unit& unit : units_) objects.push_back(unit.object.string());
+  return concat({{tools_.compiler}, objects, {"-o", to.string()}, tools_.link_options});
+}
+
+std::vector<std::string> UserProgram::commands() const {
+  std::vector<std::string> texts = {shell_text(precompile_command(precompiled_header()))};
+  for (const Unit& unit : units_) texts.push_back(shell_text(compile_command(unit)));
+  texts.push_back(shell_text(link_command(program_)));
+  texts.push_back(shell_text({program_.string()}));
+  return texts;
+}
+
+bool UserProgram::build() const {
+  precompile();
+  const DirectoryLock lock(directory_);
+  note_use(directory_);
+  return compile_changed() && link();
+}
+
+void UserProgram::precompile() const {
+  const DirectoryLock lock(header_directory_);
+  note_use(header_directory_);
+  const fs::path record_file = header_directory_ / "record.json";
+  const fs::path to = precompiled_header();
+  const std::string command = shell_text(precompile_command(to));
+  if (fs::exists(to) && FileRecord::read(record_file).is_current(command)) return;
+
+  fmt::print(stderr, "tp run: precompiling tensorpack/tensorpack.h with {}, once ... ",
+             fs::path(tools_.compiler).filename().string());
+  const auto started = std::chrono::file_clock::now();
+  write_file_atomically(header_file(), "#include <tensorpack/tensorpack.h>\n");
+  const fs::path unfinished = to.string() + ".tmp";
+  const int status = run_compiler(precompile_command(unfinished));
+  if (status != 0) {
+    std::error_code ignored;
+    fs::remove(unfinished, ignored);
+    throw make_error(kTpRun,
+                     "the library's headers could not be precompiled in '{}': {} ended with status "
+                     "{}. If the disk is full, XDG_CACHE_HOME names another directory.",
+                     header_directory_.string(), tools_.compiler, status);
+  }
+  std::vector<fs::path> headers = read_dependencies(header_directory_ / "precompiled.d");
+  std::erase(headers, header_file());
+  fs::rename(unfinished, to);
+  FileRecord(command, headers, started).write(record_file);
+  const std::chrono::duration<double> taken = std::chrono::file_clock::now() - started;
+  fmt::print(stderr, "{:.1f} s\n", taken.count());
+}
+
+std::string UserProgram::object_key(const Unit& unit) const {
+  const auto time = fs::last_write_time(precompiled_header()).time_since_epoch().count();
+  return fmt::format("{} {}", shell_text(compile_command(unit)), time);
+}
+
+bool UserProgram::compile_changed() const {
+  std::vector<const Unit*> changed;
+  for (const Unit& unit : units_) {
+    const bool is_current = FileRecord::read(unit.record()).is_current(object_key(unit));
+    if (!is_current || !fs::exists(unit.object)) changed.push_back(&unit);
+  }
+  std::vector<char> succeeded(changed.size(), 0);
+  std::vector<std::exception_ptr> failures(changed.size());
+  const size_t workers = std::clamp<size_t>(std::thread::hardware_concurrency(), 1, 16);
+  for (size_t begin = 0; begin < changed.size(); begin += workers) {
+    std::vector<std::jthread> threads;
+    for (size_t i = begin; i < std::min(begin + workers, changed.size()); ++i) {
+      threads.emplace_back([&, i] {
+        try {
+          succeeded[i] = compile(*changed[i]);
+        } catch (...) {
+          failures[i] = std::current_exception();
+        }
+      });
+    }
+  }
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+  return std::all_of(succeeded.begin(), succeeded.end(), [](char ok) { return ok != 0; });
+}
+
+bool UserProgram::compile(const Unit& unit) const {
+  std::error_code ignored;
+  fs::remove(unit.record(), ignored);
+  const auto started = std::chrono::file_clock::now();
+  if (run_compiler(compile_command(unit)) != 0) return false;
+  std::vector<fs::path> files = read_dependencies(unit.dependencies());
+  // clang names the precompiled header, which object_key() stands for.
+  std::erase_if(files, [&](const fs::path& file) {
+    return file == precompiled_header() || file == header_file();
+  });
+  FileRecord(object_key(unit), files, started).write(unit.record());
+  return true;
+}
+
+bool UserProgram::link() const {
+  std::vector<fs::path> inputs;
+  for (const Unit& unit : units_) inputs.push_back(unit.object);
+  for (const std::string& word : tools_.link_options) {
+    if (word.ends_with("libtensorpack.a")) inputs.emplace_back(word);
+  }
+  const fs::path record_file = directory_ / "program.json";
+  const std::string command = shell_text(link_command(program_));
+  if (fs::exists(program_) && FileRecord::read(record_file).is_current(command)) return true;
+
+  const fs::path unfinished = program_.string() + ".tmp";  // the one before may be running
+  if (run_compiler(link_command(unfinished)) != 0) return false;
+  fs::rename(unfinished, program_);
+  // Objects change under the lock alone, so none was read half written.
+  FileRecord(command, inputs, std::chrono::file_clock::time_point::max()).write(record_file);
+  return true;
+}
+
+std::vector<fs::path> UserProgram::files() const {
+  std::vector<fs::path> files;
+  for (const Unit& unit : units_) {
+    files.push_back(unit.source);
+    for (const fs::path& file : FileRecord::read(unit.record()).files()) files.push_back(file);
+  }
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  return files;
+}
+
+}  // namespace tensorpack

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tp run` with real compilers and real programs.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensorpack/utils/env.h"
+#include "tensorpack/utils/fs.h"
+#include "tests/support/child_process.h"
+
+namespace tensorpack {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// The programs here take a precompiled header that all tests share: it is made once a build.
+class RunTest : public testing::Test {
+ protected:
+  fs::path write(const std::string& name, const std::string& text) const {
+    write_file_atomically(dir_ / name, text);
+    return dir_ / name;
+  }
+
+  static std::unique_ptr<ChildProcess> start(std::vector<std::string> words) {
+    words.insert(words.begin(), {TENSORPACK_TP, "run"});
+    return std::make_unique<ChildProcess>(words);
+  }
+
+  /// The output of a run, which must end with the status.
+  static std::string run(const std::vector<std::string>& words, int status = 0) {
+    const auto tp = start(words);
+    EXPECT_EQ(tp->wait(), status) << tp->output();
+    return tp->output();
+  }
+
+  /// The last of the commands that would be run: the program alone.
+  static fs::path program_of(const fs::path& source) {
+    const std::string commands = run({"--flags", source});
+    const size_t end = commands.find_last_not_of('\n');
+    const size_t begin = commands.rfind('\n', end);
+    return commands.substr(begin + 1, end - begin);
+  }
+
+  TempDir dir_;
+  ScopedEnv cache_{"XDG_CACHE_HOME", TENSORPACK_RUN_CACHE};
+};
+
+constexpr const char* kPrintsItsWords = R"(
+#include <cstdio>
+int main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) std::printf("<%s>", argv[i]);
+  return argc;
+}
+)";
+
+TEST_F(RunTest, TheProgramGetsItsWordsAndGivesItsStatus) {
+  const fs::path source = write("words.cpp", kPrintsItsWords);
+  EXPECT_THAT(run({source, "--", "--epochs", "3", "two words"}, 4),
+              HasSubstr("<--epochs><3><two words>"));
+}
+
+TEST_F(RunTest, SeveralFilesAreOneProgram) {
+  write("add.h", "int add(int a, int b);\n");
+  const fs::path add = write("add.cpp", "#include \"add.h\"\nint add(int a, int b) { return a + b; }");
+  const fs::path main = write("main.cpp", "#include \"add.h\"\nint main() { return add(40, 2); }");
+  run({main, add}, 42);
+}
+
+TEST_F(RunTest, ATrainingRuns) {
+  const fs::path source = write("train.cpp", R"(
+#include <tensorpack/tensorpack.h>
+using namespace tensorpack;
+int main() {
+  return run_main([] {
+    SimpleTrainer trainer;
+    launch_train_with_config(
+        {.model = {.inputs = {{"x", {-1, 1}}},
+                   .build_graph = [](Tensor x) { return FullyConnected("fc", x, {.units = 1}).square().mean(); },
+                   .optimizer = SGD({.lr = 0.1})},
+         .dataflow = FromList({{torch::ones({1})}}) | batch(1),
+         .steps_per_epoch = 3,
+         .max_epoch = 1},
+        trainer);
+    fmt::print("trained {} steps\n", trainer.global_step());
+  });
+}
+)");
+  EXPECT_THAT(run({source}), HasSubstr("trained 3 steps"));
+  EXPECT_THAT(run({"--release", source}), HasSubstr("trained 3 steps"));
+}
+
+TEST_F(RunTest, NothingIsCompiledThatHasNotChanged) {
+  const fs::path header = write("answer.h", "#define ANSWER 1\n");
+  const fs::path source = write("main.cpp", "#include \"answer.h\"\nint main() { return ANSWER; }");
+  run({source}, 1);
+  const fs::path program = program_of(source);
+  const auto made = fs::last_write_time(program);
+  run({source}, 1);
+  EXPECT_EQ(fs::last_write_time(program), made);
+
+  fs::last_write_time(source, fs::file_time_type::clock::now());  // touched, the same contents
+  run({source}, 1);
+  EXPECT_EQ(fs::last_write_time(program), made);
+
+  write("answer.h", "#define ANSWER 2\n");
+  run({source}, 2);
+  EXPECT_GT(fs::last_write_time(program), made);
+}
+
+TEST_F(RunTest, OptionsReachTheCompiler) {
+  const fs::path source = write("main.cpp", "#include <seven.h>\nint main() { return SEVEN; }");
+  fs::create_directory(dir_ / "include");
+  write("include/seven.h", "#define SEVEN 7\n");
+  run({"--cxx=-I" + (dir_ / "include").string() + " -Wall", source}, 7);
+}
+
+TEST_F(RunTest, SignalsReachTheProgram) {
+  const fs::path source = write("wait.cpp", R"(
+#include <cstdio>
+#include <unistd.h>
+int main() { std::puts("ready"); std::fflush(stdout); for (;;) pause(); }
+)");
+  const auto tp = start({source});
+  ASSERT_TRUE(tp->read_until("ready")) << tp->output();
+  tp->send(SIGTERM);
+  EXPECT_EQ(tp->wait(), 1000 + SIGTERM);
+}
+
+TEST_F(RunTest, ErrorsOfTheCompilerPassThrough) {
+  const fs::path source = write("wrong.cpp", "int main() { return missing; }\n");
+  EXPECT_THAT(run({source}, 1), AllOf(HasSubstr("wrong.cpp:1:"), HasSubstr("missing")));
+  write("wrong.cpp", "int main() { return 5; }\n");
+  run({source}, 5);
+}
+
+TEST_F(RunTest, FlagsPrintsTheCommandsAndRunsNothing) {
+  const fs::path source = write("main.cpp", "int main() {}");
+  const std::string text = run({"--flags", "--cxx=-DMINE", source});
+  EXPECT_THAT(text, AllOf(HasSubstr("c++-header"), HasSubstr("-O1"), HasSubstr("-DMINE"),
+                          HasSubstr("main.cpp"), HasSubstr("libtensorpack.a")));
+  EXPECT_FALSE(fs::exists(program_of(source)));
+}
+
+TEST_F(RunTest, WhatIsMissingIsNamed) {
+  EXPECT_THAT(run({dir_ / "none.cpp"}, 2), HasSubstr("none.cpp' is not there"));
+  EXPECT_THAT(run({dir_.path()}, 2), HasSubstr("is not a file"));
+  EXPECT_THAT(run({write("notes.txt", "")}, 2), HasSubstr("notes.txt' is not C++"));
+  EXPECT_THAT(run({}, 2), HasSubstr("sources is required"));
+  const fs::path source = write("main.cpp", "int main() {}");
+  {
+    const ScopedEnv compiler("CXX", "no-such-compiler");
+    EXPECT_THAT(run({source}, 2), HasSubstr("'no-such-compiler', which CXX names, is not there"));
+  }
+  const ScopedEnv cache("XDG_CACHE_HOME", source.string());  // a file
+  EXPECT_THAT(run({source}, 2), HasSubstr("XDG_CACHE_HOME names another directory"));
+}
+
+TEST_F(RunTest, ADamagedCacheIsMadeAgain) {
+  const fs::path source = write("main.cpp", "int main() { return 3; }");
+  run({source}, 3);
+  const fs::path directory = program_of(source).parent_path();
+  write_file_atomically(directory / "0.o.json", "{\"comm");
+  write_file_atomically(directory / "program.json", "[]");
+  run({source}, 3);
+}
+
+// Says when it was started, and waits.
+std::string waiting_program(int version) {
+  return fmt::format(R"(
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <unistd.h>
+int main() {{
+  std::signal(SIGTERM, [](int) {{ std::_Exit(write(1, "ended {0}\n", 8) == 8 ? 0 : 1); }});
+  std::puts("version {0}");
+  std::fflush(stdout);
+  for (;;) pause();
+}}
+)",
+                     version);
+}
+
+TEST_F(RunTest, WatchStartsTheProgramAgainOnEverySave) {
+  const fs::path source = write("watched.cpp", waiting_program(1));
+  const auto tp = start({"--watch", source});
+  ASSERT_TRUE(tp->read_until("version 1")) << tp->output();
+  write("watched.cpp", waiting_program(2));
+  ASSERT_TRUE(tp->read_until("version 2")) << tp->output();
+  EXPECT_LT(tp->output().find("ended 1"), tp->output().find("version 2"));
+
+  write("watched.cpp", "int main() { return missing; }\n");
+  ASSERT_TRUE(tp->read_until("the program goes on as it was")) << tp->output();
+  EXPECT_THAT(tp->output(), AllOf(HasSubstr("watched.cpp:1:"), Not(HasSubstr("ended 2"))));
+
+  write("watched.cpp", waiting_program(3));
+  ASSERT_TRUE(tp->read_until("version 3")) << tp->output();
+  EXPECT_LT(tp->output().find("ended 2"), tp->output().find("version 3"));
+  tp->send(SIGTERM);
+  EXPECT_EQ(tp->wait(), 0) << "the program's status";
+  EXPECT_THAT(tp->output(), HasSubstr("ended 3"));
+}
+
+TEST_F(RunTest, WatchWaitsForTheRepairOfAProgramThatDoesNotCompile) {
+  const fs::path source = write("watched.cpp", "int main() { return missing; }\n");
+  const auto tp = start({"--watch", source});
+  ASSERT_TRUE(tp->read_until("watched.cpp:1:")) << tp->output();
+  write("watched.cpp", "int main() {}\n");
+  ASSERT_TRUE(tp->read_until("ended with status 0")) << tp->output();
+  tp->send(SIGINT);
+  EXPECT_EQ(tp->wait(), 0);
+}
+
+TEST_F(RunTest, ATrainingThatIsWatchedGoesOnWhereItWas) {
+  const auto training = [&](const std::string& rate) {
+    return fmt::format(R"(
+#include <tensorpack/tensorpack.h>
+using namespace tensorpack;
+int main() {{
+  return run_main([] {{
+    set_logger_dir("{}", LogDirAction::kKeep);
+    SimpleTrainer trainer;
+    TrainConfig config{{
+        .model = {{.inputs = {{{{"x", {{-1, 1}}}}}},
+                  .build_graph = [](Tensor x) {{ return FullyConnected("fc", x, {{.units = 1}}).square().mean(); }},
+                  .optimizer = SGD({{.lr = {}}})}},
+        .dataflow = FromList({{{{torch::ones({{1}})}}}}) | repeat(-1) | batch(1),
+        .callbacks = {{ModelSaver(), CallbackFactory({{.before_train = [](Callback& self) {{
+                        fmt::print("begins at step {{}}.\n", self.trainer().global_step());
+                        std::fflush(stdout);
+                      }}}})}},
+        .steps_per_epoch = 100,
+        .max_epoch = 1'000'000}};
+    launch_train_with_config(AutoResumeTrainConfig(std::move(config)), trainer);
+  }});
+}}
+)",
+                       (dir_ / "log").string(), rate);
+  };
+  const fs::path source = write("train.cpp", training("0.1"));
+  const auto tp = start({"--watch", source});
+  ASSERT_TRUE(tp->read_until("begins at step 0.")) << tp->output();
+  ASSERT_TRUE(tp->read_until("Model saved")) << tp->output();
+  write("train.cpp", training("0.2"));
+  ASSERT_TRUE(tp->read_until("Ending the program")) << tp->output();
+  const size_t ending = tp->output().find("Ending the program");
+  ASSERT_TRUE(tp->read_until("begins at step ", ending)) << tp->output();
+  const size_t at = tp->output().find("begins at step ", ending);
+  ASSERT_TRUE(tp->read_until(".", at)) << tp->output();
+  EXPECT_GE(std::stoi(tp->output().substr(at + 15)), 100) << tp->output();
+  tp->send(SIGTERM);
+  tp->wait();
+}
+
+}  // namespace
+}  // namespace tensorpack
