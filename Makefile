@@ -11,10 +11,10 @@ unless_built = $(if $(filter release,$(PRESET)),$(if $(wildcard $(BUILD)/build.n
 RUN := $(call unless_built,run)
 TEST := $(call unless_built,ci)
 .DEFAULT_GOAL := help
-.PHONY: help setup build run install test soak fuzz bench bench-gpu format lint docs clean
+.PHONY: help setup build run install test soak fuzz bench bench-build bench-gpu format lint docs clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Install what the build needs (Debian)
 	@$(SETUP)
@@ -58,6 +58,11 @@ fuzz: setup $(BUILD)/build.ninja ## Have libFuzzer look for files that readers g
 bench: SETUP += --bench
 bench: build ## Run the benchmarks: make bench ARGS="--filter engine/"
 	@$(BUILD)/benchmarks/bench --json build/bench.json $(ARGS)
+
+bench-build: SETUP += --test
+bench-build: setup build/$(TEST)/build.ninja ## Measure how long users and contributors wait for the compiler
+	@cmake --build --preset $(TEST) -j $(JOBS) --target fashion_mnist test_graph tp
+	@tools/bench_build $(TEST)
 
 bench-gpu: build ## Run the benchmarks on a GPU: make bench-gpu PRESET=cuda ARGS="--filter gpu/resnet50"
 	@TENSORPACK_BENCH_PYTHON=$${TENSORPACK_BENCH_PYTHON:-python3} \
