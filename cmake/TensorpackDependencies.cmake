@@ -18,7 +18,7 @@ endif()
 macro(tensorpack_find_headers package target header)
   find_package(${package} QUIET)
   if(NOT TARGET ${target} AND TENSORPACK_DEPS_DIR AND EXISTS "${TENSORPACK_DEPS_DIR}/include/${header}")
-    add_library(${target} INTERFACE IMPORTED)
+    add_library(${target} INTERFACE IMPORTED GLOBAL)
     target_include_directories(${target} INTERFACE "${TENSORPACK_DEPS_DIR}/include")
     target_compile_definitions(${target} INTERFACE ${ARGN})
     set(${package}_VERSION "from ${TENSORPACK_DEPS_DIR}")
@@ -36,7 +36,7 @@ foreach(target fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json Threads::Thr
 endforeach()
 
 if(NOT TENSORPACK_MISSING AND NOT TARGET tensorpack::dependencies)
-  add_library(tensorpack::dependencies INTERFACE IMPORTED)
+  add_library(tensorpack::dependencies INTERFACE IMPORTED GLOBAL)
   # stdc++ comes first: libtorch 2.x exports parts of std::filesystem that crash when called.
   target_link_libraries(tensorpack::dependencies INTERFACE stdc++
     fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json Threads::Threads ${TORCH_LIBRARIES})
@@ -74,7 +74,7 @@ function(tensorpack_find_libraries part header)
     list(APPEND libraries ${TENSORPACK_${name}_LIBRARY})
   endforeach()
   if(found AND NOT TARGET tensorpack::${part})
-    add_library(tensorpack::${part} INTERFACE IMPORTED)
+    add_library(tensorpack::${part} INTERFACE IMPORTED GLOBAL)
     target_include_directories(tensorpack::${part} INTERFACE ${TENSORPACK_${part}_INCLUDE_DIR})
     # A program that uses nothing of the part is not made to load its libraries.
     target_link_libraries(tensorpack::${part} INTERFACE
@@ -109,7 +109,7 @@ tensorpack_find_libraries(HDF5 hdf5.h hdf5_serial|hdf5)
 tensorpack_find_libraries(ZEROMQ zmq.hpp zmq)
 find_package(ZLIB QUIET)
 if(TARGET ZLIB::ZLIB AND NOT TARGET tensorpack::ZLIB)
-  add_library(tensorpack::ZLIB INTERFACE IMPORTED)
+  add_library(tensorpack::ZLIB INTERFACE IMPORTED GLOBAL)
   target_link_libraries(tensorpack::ZLIB INTERFACE ZLIB::ZLIB)
 endif()
 
@@ -122,7 +122,7 @@ if(TARGET torch_cuda AND NOT TARGET tensorpack::CUDA)
     file(STRINGS "${TENSORPACK_HOST_ALLOCATOR}" pools REGEX end_allocate_to_pool)
   endif()
   if(pools)
-    add_library(tensorpack::CUDA INTERFACE IMPORTED)  # has nothing to link: libtorch brings torch_cuda
+    add_library(tensorpack::CUDA INTERFACE IMPORTED GLOBAL)  # has nothing to link: libtorch brings torch_cuda
   else()
     set(TENSORPACK_WHY_NO_CUDA "(it takes libtorch 2.11 or newer, and this is ${Torch_VERSION})")
   endif()

@@ -42,10 +42,8 @@ FileRecord FileRecord::read(const fs::path& path) {
   try {
     const json text = json::parse(read_file(path));
     for (const json& input : text.at("files")) {
-      record.inputs_.push_back({.path = input.at(0),
-                                .size = input.at(1),
-                                .time = input.at(2),
-                                .hash = input.at(3)});
+      record.inputs_.push_back(
+          {.path = input.at(0), .size = input.at(1), .time = input.at(2), .hash = input.at(3)});
     }
     record.command_ = text.at("command");
   } catch (const std::exception&) {
@@ -92,8 +90,8 @@ std::vector<fs::path> read_dependencies(const fs::path& path) {
     if (!word.empty()) files.emplace_back(std::exchange(word, {}));
   };
   const size_t targets_end = text.find(": ");
-  for (size_t i = targets_end == std::string::npos ? text.size() : targets_end + 2;
-       i < text.size(); ++i) {
+  for (size_t i = targets_end == std::string::npos ? text.size() : targets_end + 2; i < text.size();
+       ++i) {
     const char next = i + 1 < text.size() ? text[i + 1] : '\0';
     if (text[i] == '\\' && (next == ' ' || next == '#' || next == '\\')) {
       word += text[++i];

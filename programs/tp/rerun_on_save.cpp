@@ -141,7 +141,8 @@ class Watch {
 
   void tell_end() {
     if (!child_ || child_->running() || is_end_told_) return;
-    report("the program ended with status {}. Waiting for a change; Ctrl-C ends.", child_->status());
+    report("the program ended with status {}. Waiting for a change; Ctrl-C ends.",
+           child_->status());
     is_end_told_ = true;
   }
 

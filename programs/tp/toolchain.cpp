@@ -64,8 +64,8 @@ std::optional<std::string> find_program(const std::string& name) {
 std::string find_compiler(const std::string& of_the_build) {
   if (const auto chosen = env("CXX")) {
     const auto found = find_program(*chosen);
-    TP_CHECK(found, kTpRun, "the compiler '{}', which CXX names, is not there. Install or unset it.",
-             *chosen);
+    TP_CHECK(found, kTpRun,
+             "the compiler '{}', which CXX names, is not there. Install or unset it.", *chosen);
     return *found;
   }
   for (const std::string& name : {of_the_build, std::string("clang++"), std::string("g++")}) {

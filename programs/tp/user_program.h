@@ -13,9 +13,9 @@ namespace tensorpack {
 
 struct BuildOptions {
   std::vector<std::filesystem::path> sources = {};
-  bool release = false;     ///< -O3 instead of -O1
-  bool debug = false;       ///< -g, not optimized
-  Words cxx_options = {};   ///< passed to the compiler
+  bool release = false;    ///< -O3 instead of -O1
+  bool debug = false;      ///< -g, not optimized
+  Words cxx_options = {};  ///< passed to the compiler
 };
 
 class UserProgram {
@@ -55,8 +55,8 @@ class UserProgram {
   bool link() const;
 
   Toolchain tools_;
-  Words options_;          // of every compilation
-  Words header_options_;   // of the precompiled header
+  Words options_;         // of every compilation
+  Words header_options_;  // of the precompiled header
   std::filesystem::path header_directory_;
   std::filesystem::path directory_;
   std::vector<Unit> units_;

@@ -69,7 +69,8 @@ TEST_F(RunTest, TheProgramGetsItsWordsAndGivesItsStatus) {
 
 TEST_F(RunTest, SeveralFilesAreOneProgram) {
   write("add.h", "int add(int a, int b);\n");
-  const fs::path add = write("add.cpp", "#include \"add.h\"\nint add(int a, int b) { return a + b; }");
+  const fs::path add =
+      write("add.cpp", "#include \"add.h\"\nint add(int a, int b) { return a + b; }");
   const fs::path main = write("main.cpp", "#include \"add.h\"\nint main() { return add(40, 2); }");
   run({main, add}, 42);
 }
