@@ -13,7 +13,8 @@ namespace {
 
 TEST(SubprojectTest, ACheckoutIsBuiltWithTheProjectThatFetchesIt) {
   const TempDir dir;
-  const std::string script = "set -e; cd '" + dir.path().string() + "'; '" TENSORPACK_TP
+  const std::string script = "set -e; cd '" + dir.path().string() +
+                             "'; '" TENSORPACK_TP
                              "' new digits; cd digits; cmake --preset release "
                              "-DTENSORPACK_SOURCE='" TENSORPACK_SOURCE_DIR
                              "'; cmake --build --preset release -j 2; ctest --preset release";
