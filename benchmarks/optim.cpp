@@ -15,6 +15,7 @@
 #include "tensorpack/optim/sgd.h"
 #include "tensorpack/session/session.h"
 #include "tensorpack/tower/tower_context.h"
+#include "tensorpack/utils/startup.h"
 
 namespace tensorpack::bench {
 namespace {
@@ -26,6 +27,7 @@ template <typename Ours>
 class Update {
  public:
   explicit Update(Ours optimizer) : optimizer_(std::move(optimizer)) {
+    tune_process();
     for (const Shape& shape : resnet50_shapes()) gradients_.push_back(at::randn(shape));
     op_ = graph_.define({
         .name = "update",

@@ -16,6 +16,7 @@
 #include "tensorpack/predict/async_predictor.h"
 #include "tensorpack/predict/offline_predictor.h"
 #include "tensorpack/train/tower_trainer.h"
+#include "tensorpack/utils/startup.h"
 #include "tensorpack/utils/timer.h"
 
 namespace tensorpack::bench {
@@ -102,6 +103,7 @@ double serve(int callers, int64_t requests, const std::function<void(const at::T
 
 void add_predict_benchmarks(Suite& suite) {
   suite.add("predict/inference_vs_replay", [](const Stopwatch& watch) {
+    tune_process();
     const at::Tensor batch = at::randn({128, kFeatures});
     return watch.compare({
         .ours = [&](int64_t passes) { return inference_seconds(batch, passes); },
@@ -110,6 +112,7 @@ void add_predict_benchmarks(Suite& suite) {
     });
   });
   suite.add("predict/async_batching_vs_single", [](const Stopwatch& watch) {
+    tune_process();
     constexpr int kCallers = 64;
     const OfflinePredictor predict({.inputs = {{"x", {-1, kFeatures}}},
                                     .tower_func = [](const at::Tensor& x) { named("y", mlp(x)); },

@@ -185,6 +185,7 @@
 #include "tensorpack/utils/rng.h"
 #include "tensorpack/utils/seed.h"
 #include "tensorpack/utils/signals.h"
+#include "tensorpack/utils/startup.h"
 
 namespace tensorpack {
 using torch::Tensor;

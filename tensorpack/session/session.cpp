@@ -12,7 +12,6 @@
 #include "tensorpack/graph/record_op.h"
 #include "tensorpack/graph/state_guard.h"
 #include "tensorpack/session/run_activity.h"
-#include "tensorpack/utils/cpu_allocator.h"
 #include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/error_context.h"
@@ -131,7 +130,6 @@ Session::Session(Graph& graph, SessionOptions options)
   TP_CHECK(options_.precision != Precision::kFloat16 || is_cuda, "session",
            "the precision is float16, which the {} cannot do. Use bfloat16.",
            graph.options().device.str());
-  install_caching_cpu_allocator();
   if (is_cuda) {
     kernel_settings_.emplace(KernelSettings{.tf32 = options_.precision != Precision::kFloat32,
                                             .deterministic = options_.deterministic,

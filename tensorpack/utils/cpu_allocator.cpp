@@ -139,7 +139,7 @@ bool is_wanted() {
 
 }  // namespace
 
-void install_caching_cpu_allocator() {
+void detail::install_caching_cpu_allocator() {
   static std::once_flag once;
   std::call_once(once, [] {
     if (!is_wanted()) return;

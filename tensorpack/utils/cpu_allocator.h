@@ -6,10 +6,14 @@
 
 namespace tensorpack {
 
+namespace detail {
+
 /// Makes libtorch take CPU memory from a cache of freed blocks, by size class. Steps that repeat
 /// each other then cause no page faults. Idempotent; set TENSORPACK_CPU_ALLOCATOR=default to keep
-/// libtorch's own allocator.
+/// libtorch's own allocator. A part of tune_process().
 void install_caching_cpu_allocator();
+
+}  // namespace detail
 
 struct CpuMemoryStats {
   int64_t bytes_in_use = 0;  ///< as asked for, rounded up to size classes

@@ -13,6 +13,7 @@
 #include <optional>
 #include <system_error>
 
+#include "tensorpack/utils/cpu_allocator.h"
 #include "tensorpack/utils/env.h"
 #include "tensorpack/utils/launch_environment.h"
 #include "tensorpack/utils/logger.h"
@@ -53,6 +54,7 @@ void tune_process() {
   std::call_once(once, [] {
     set_intra_op_threads();
     keep_freed_memory();
+    detail::install_caching_cpu_allocator();
     if (const std::string advice = detail::blas_advice(blas_library()); !advice.empty()) {
       log::warning("{}", advice);
     }

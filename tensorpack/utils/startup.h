@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training process sets once, before its first operator.
+// Settings of the process that make training and prediction faster.
 #pragma once
 
 #include <filesystem>
@@ -7,13 +7,17 @@
 
 namespace tensorpack {
 
-/// Sets the process up for training; calls after the first do nothing.
+/// Tunes this process for libtorch's operators; calls after the first do nothing. A Trainer calls
+/// it. Nothing else in the library does: a predictor in a server changes no setting of the process,
+/// and a server that wants these calls this function once, at the start of main().
 ///
-/// - As many threads per operator as this process may use cores, divided by the ranks on this
+/// - Each operator uses as many threads as the process may use cores, divided by the ranks on this
 ///   machine, unless OMP_NUM_THREADS is set.
-/// - Freed memory stays in the process: giving it back costs more page faults than small models
-///   cost arithmetic.
-/// - A warning when the BLAS is a slow one.
+/// - libtorch allocates CPU tensors from a cache of freed blocks, unless
+///   TENSORPACK_CPU_ALLOCATOR=default is set.
+/// - malloc keeps freed memory in the process: returning it to the kernel costs more page faults
+///   than small models cost arithmetic.
+/// - The log warns of a slow BLAS.
 void tune_process();
 
 namespace detail {

@@ -10,7 +10,7 @@ namespace {
 class CpuAllocatorTest : public testing::Test {
  protected:
   void SetUp() override {
-    install_caching_cpu_allocator();
+    detail::install_caching_cpu_allocator();
     const int64_t before = cpu_memory_stats().bytes_in_use;
     const at::Tensor probe = at::empty({1 << 20});
     if (cpu_memory_stats().bytes_in_use == before) GTEST_SKIP() << "not installed in this build";
