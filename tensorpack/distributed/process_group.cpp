@@ -21,7 +21,7 @@ class NothingToWaitFor final : public Collective {
 /// A process alone: everything is done before it begins.
 class GroupOfOne final : public ProcessGroup {
  public:
-  explicit GroupOfOne(LaunchEnvironment environment) : ProcessGroup(std::move(environment)) {}
+  explicit GroupOfOne(ProcessGroupOptions options) : ProcessGroup(std::move(options)) {}
 
   std::unique_ptr<Collective> begin_sum(const at::Tensor& /*tensor*/) override {
     return std::make_unique<NothingToWaitFor>();
@@ -60,7 +60,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::create(ProcessGroupOptions options) 
            options.timeout.count());
   // Most users have one process: they pay nothing.
   if (place.size == 1 && options.backend == CollectiveBackend::kAuto) {
-    return std::make_shared<GroupOfOne>(place);
+    return std::make_shared<GroupOfOne>(std::move(options));
   }
   return detail::make_c10d_group(options, detail::meet(place, options.timeout));
 }

@@ -49,6 +49,10 @@ struct ProcessGroupOptions {
 /// The processes started together, seen from one of them. Everybody must call the same collectives
 /// with tensors of the same size in the same order, from one thread at a time. After the first
 /// Error the group is of no more use, and says so at once.
+///
+/// A program may create several groups, also while others are in use: the first that one rank
+/// creates is the first of every other rank, and so on. Ranks that train twice at once create both
+/// groups before they start the threads.
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
@@ -56,10 +60,12 @@ class ProcessGroup {
   /// Waits for the others. For a process alone, a group of one, which needs no network.
   static std::shared_ptr<ProcessGroup> create(ProcessGroupOptions options = {});
 
-  const LaunchEnvironment& environment() const { return environment_; }
-  int rank() const { return environment_.rank; }
-  int size() const { return environment_.size; }
-  bool is_chief() const { return environment_.rank == 0; }
+  /// What it was created with; another group of the same processes takes the same.
+  const ProcessGroupOptions& options() const { return options_; }
+  const LaunchEnvironment& environment() const { return options_.environment; }
+  int rank() const { return environment().rank; }
+  int size() const { return environment().size; }
+  bool is_chief() const { return rank() == 0; }
 
   /// Adds up `tensor`, dense and of any dtype and layout, over all processes, in place. Booleans
   /// are true where one of them is.
@@ -96,15 +102,17 @@ class ProcessGroup {
   virtual void leave(const std::string& reason) = 0;
   /// As leave(), but the others are to end normally: their collectives throw StopTraining.
   virtual void stop(const std::string& reason) = 0;
+  /// Whether this process has left, as it does at the end of a training.
+  virtual bool has_left() const { return false; }
 
   /// Whether sums of tensors on CUDA are issued to streams alone, so that they can be captured.
   virtual bool is_capturable() const { return false; }
 
  protected:
-  explicit ProcessGroup(LaunchEnvironment environment) : environment_(std::move(environment)) {}
+  explicit ProcessGroup(ProcessGroupOptions options) : options_(std::move(options)) {}
 
  private:
-  LaunchEnvironment environment_;
+  ProcessGroupOptions options_;
 };
 
 }  // namespace tensorpack

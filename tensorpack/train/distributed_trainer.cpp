@@ -17,6 +17,9 @@ DataParallel distributed(DistributedOptions options) {
   if (options.devices.list().empty()) {
     options.devices = std::vector{device_of_process(options.graph.device, environment)};
   }
+  if (options.processes && options.processes->has_left()) {
+    options.processes = ProcessGroup::create(options.processes->options());
+  }
   if (!options.processes) {
     options.processes = ProcessGroup::create({.environment = environment,
                                               .device = options.devices.list()[0],

@@ -25,7 +25,8 @@ struct DistributedOptions {
   std::chrono::milliseconds timeout = default_collective_timeout();
   /// How much of the gradients is exchanged at a time; see DataParallel.
   std::optional<int64_t> bucket_bytes = {};
-  /// The processes, if they are not those that were started together.
+  /// The processes, if they are not those that were started together. A group that was left at the
+  /// end of an earlier training stands for another one of the same processes.
   std::shared_ptr<ProcessGroup> processes = {};
   GraphOptions graph = {};
 };

@@ -2,6 +2,7 @@
 // One rank of a job, for tests that start processes:
 //
 //   distributed_worker basic             does every collective once and checks the result
+//   distributed_worker groups            does so in several groups, one after another and at once
 //   distributed_worker loop steps=5 [rank=1 at=3 act=die|exit|hang|stop|leave|elsewhere]
 //
 // sums in a loop, and has one rank misbehave in a step of the job's first attempt. `timeout=` is in
@@ -14,9 +15,13 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tensorpack/distributed/process_group.h"
 #include "tensorpack/utils/error.h"
@@ -74,6 +79,32 @@ void loop(ProcessGroup& group, const Arguments& arguments) {
   }
 }
 
+// As programs do that train several times.
+void use_several_groups(const ProcessGroupOptions& options) {
+  const auto threads_of_process = [] {
+    const std::filesystem::directory_iterator tasks("/proc/self/task");
+    return std::distance(begin(tasks), end(tasks));
+  };
+  std::ptrdiff_t threads_at_first = 0;
+  for (int i = 0; i < 4; ++i) {
+    const auto group = ProcessGroup::create(options);
+    do_everything_once(*group, options.device);
+    if (i == 0) threads_at_first = threads_of_process();
+    TP_CHECK(threads_of_process() <= threads_at_first + 1, "worker",
+             "group {} has left {} threads behind", i, threads_of_process() - threads_at_first);
+    group->leave("its training has ended.");
+  }
+  std::vector<std::shared_ptr<ProcessGroup>> groups;
+  for (int i = 0; i < 3; ++i) groups.push_back(ProcessGroup::create(options));
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    threads.emplace_back([&group = *groups[i], &options, times = 20 * (i + 1)] {
+      for (size_t k = 0; k < times; ++k) do_everything_once(group, options.device);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 int run(const std::string& mode, const Arguments& arguments) {
   ProcessGroupOptions options;
   if (arguments.count("timeout") != 0) {
@@ -85,6 +116,7 @@ int run(const std::string& mode, const Arguments& arguments) {
     const int index = options.environment.local_rank;
     options.device.set_index(static_cast<c10::DeviceIndex>(index));
   }
+  if (mode == "groups") use_several_groups(options);
   const auto group = ProcessGroup::create(options);
   do_everything_once(*group, options.device);
   if (mode == "loop") loop(*group, arguments);

@@ -18,6 +18,24 @@ TEST(WorkerProcessTest, ProcessesFindEachOtherByVariables) {
   }
 }
 
+TEST(WorkerProcessTest, SeveralGroupsAreUsedOneAfterAnotherAndAtOnce) {
+  const auto workers = start_workers(3, {"groups", "timeout=60"});
+  for (const auto& worker : workers) {
+    EXPECT_EQ(worker->wait(), 0);
+    EXPECT_THAT(worker->output(), HasSubstr(" of 3 is done"));
+  }
+}
+
+TEST(WorkerProcessTest, AnotherJobAtThePortIsAnError) {
+  const int port = free_port();
+  const auto first = start_workers(2, {"loop"}, port);
+  ASSERT_TRUE(first[0]->read_until("has begun"));
+  const auto second = start_workers(2, {"loop", "timeout=10"}, port);
+  for (const auto& worker : second) EXPECT_EQ(worker->wait(), 3);
+  EXPECT_THAT(second[0]->output(), HasSubstr("error: [rank 0 of 2] cannot listen at port "));
+  EXPECT_THAT(second[1]->output(), HasSubstr("another process has come to 127.0.0.1"));
+}
+
 TEST(WorkerProcessTest, ADeadRankIsNamedWithinSeconds) {
   const auto workers = start_workers(4, {"loop", "rank=2", "at=12", "act=die", "timeout=60"});
   ASSERT_TRUE(workers[2]->read_until("will die"));

@@ -13,15 +13,14 @@ namespace tensorpack {
 
 /// Starts the worker program `size` times.
 inline std::vector<std::unique_ptr<ChildProcess>> start_workers(
-    int size, const std::vector<std::string>& arguments) {
+    int size, const std::vector<std::string>& arguments, int port = free_port()) {
   std::vector<std::unique_ptr<ChildProcess>> workers;
-  const std::string port = std::to_string(free_port());
   for (int rank = 0; rank < size; ++rank) {
     std::vector<std::string> command = {"/usr/bin/env",
                                         "RANK=" + std::to_string(rank),
                                         "WORLD_SIZE=" + std::to_string(size),
                                         "MASTER_ADDR=127.0.0.1",
-                                        "MASTER_PORT=" + port,
+                                        "MASTER_PORT=" + std::to_string(port),
                                         "OMP_NUM_THREADS=1",
                                         TENSORPACK_DISTRIBUTED_WORKER};
     command.insert(command.end(), arguments.begin(), arguments.end());

@@ -213,7 +213,7 @@ TEST(AccumulationTest, TheEndOfAnEpochLosesNoGradientsOfOtherProcesses) {
 // A group that nobody else is in, and that counts.
 class CountingGroup final : public ProcessGroup {
  public:
-  CountingGroup() : ProcessGroup(place_of(0, 2, 1)) {}
+  CountingGroup() : ProcessGroup({.environment = place_of(0, 2, 1)}) {}
   std::unique_ptr<Collective> begin_sum(const at::Tensor&) override { return nullptr; }
   void broadcast(const at::Tensor& tensor, int) override {
     ++broadcasts;

@@ -58,7 +58,7 @@ struct Ended {
 using Children = std::vector<std::unique_ptr<ChildProcess>>;
 
 // By variables, without any launcher.
-Children start_ranks(int size, const fs::path& dir, const Job& job) {
+Children start_ranks(int size, const Words& command, int timeout = 60) {
   Children children;
   const std::string port = std::to_string(free_port());
   for (int rank = 0; rank < size; ++rank) {
@@ -66,10 +66,14 @@ Children start_ranks(int size, const fs::path& dir, const Job& job) {
         kEnvironment +
         Words{"RANK=" + std::to_string(rank), "WORLD_SIZE=" + std::to_string(size),
               "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port,
-              "TENSORPACK_TIMEOUT=" + std::to_string(job.timeout)} +
-        program(dir, job)));
+              "TENSORPACK_TIMEOUT=" + std::to_string(timeout)} +
+        command));
   }
   return children;
+}
+
+Children start_ranks(int size, const fs::path& dir, const Job& job) {
+  return start_ranks(size, program(dir, job), job.timeout);
 }
 
 Ended wait_for(ChildProcess& child) {
@@ -230,6 +234,17 @@ TEST(RanksProcessTest, SigtermToOneRankEndsAllAfterTheSameStepWithACheckpointOfA
       ASSERT_EQ(one.status, 0) << one.output;
     }
     expect_same_weights(whole.path(), parts.path());
+  }
+}
+
+TEST(RanksProcessTest, AProgramTrainsSeveralTimesOneAfterTheOtherAndTwoAtOnce) {
+  const TempDir dir;
+  for (const auto& rank : start_ranks(2, {TENSORPACK_TRAIN_CHILD, "folds", dir.path().string()})) {
+    const Ended ended = wait_for(*rank);
+    EXPECT_EQ(ended.status, 0) << ended.output;
+    for (int target = 1; target <= 6; ++target) {
+      EXPECT_THAT(ended.output, HasSubstr(fmt::format("target {0} came to {0}.000\n", target)));
+    }
   }
 }
 

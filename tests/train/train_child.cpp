@@ -9,6 +9,8 @@
 //                                                         of epoch <-stop>, unless it was started
 //                                                         again
 //   train_child seed <logdir> <seed>|none                 trains it with that seed, or without one
+//   train_child folds <logdir>                            trains several times, one after the other
+//                                                         and two at once
 //   train_child fail <logdir>                             throws an Error while training
 //   train_child throw <logdir>                            throws a number
 #include <ATen/ATen.h>
@@ -16,7 +18,10 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <future>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "tensorpack/callbacks/callback_factory.h"
 #include "tensorpack/callbacks/merge_all_summaries.h"
@@ -25,9 +30,11 @@
 #include "tensorpack/dataflow/batch.h"
 #include "tensorpack/dataflow/fake_data.h"
 #include "tensorpack/dataflow/from_generator.h"
+#include "tensorpack/dataflow/from_list.h"
 #include "tensorpack/dataflow/rng.h"
 #include "tensorpack/dataflow/shard.h"
 #include "tensorpack/dataflow/shuffle.h"
+#include "tensorpack/graph/initializer.h"
 #include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/input_source/staging_input.h"
@@ -35,6 +42,7 @@
 #include "tensorpack/models/dropout.h"
 #include "tensorpack/models/fully_connected.h"
 #include "tensorpack/optim/adam.h"
+#include "tensorpack/optim/sgd.h"
 #include "tensorpack/tower/summary.h"
 #include "tensorpack/train/auto_resume.h"
 #include "tensorpack/train/distributed_trainer.h"
@@ -175,6 +183,39 @@ void train_with_seed(const std::string& seed) {
   launch_train_with_config(network_config({PrintCost()}, 2), SimpleTrainer());
 }
 
+// Trains a number to be the target, and prints what it came to.
+void train_fold(double target, const std::shared_ptr<ProcessGroup>& group = nullptr) {
+  DistributedTrainer trainer({.processes = group, .graph = {.seed = 1}});
+  launch_train_with_config(
+      {.model = {.inputs = {{"x", {-1}}},
+                 .build_graph =
+                     [target](const at::Tensor& x) {
+                       const at::Tensor w = get_variable("w", {}, init::zeros());
+                       return named("cost", (w * x - target).square().mean());
+                     },
+                 .optimizer = SGD({.lr = 0.1})},
+       .dataflow = FromList(std::vector<DataPoint>(64, {at::ones({})})) | shard() | batch(4),
+       .extra_callbacks = OwnedList<Callback>(),
+       .monitors = OwnedList<MonitorBase>(),
+       .max_epoch = 10},
+      trainer);
+  const auto value = trainer.variables().at("w").tensor.item<double>();
+  say(fmt::format("target {} came to {:.3f}", target, value));
+}
+
+void train_folds() {
+  train_fold(1);
+  train_fold(2);
+  const std::shared_ptr<ProcessGroup> group = ProcessGroup::create();
+  train_fold(3, group);
+  train_fold(4, group);
+  const std::shared_ptr<ProcessGroup> groups[] = {ProcessGroup::create(), ProcessGroup::create()};
+  auto fifth = std::async(std::launch::async, [&] { train_fold(5, groups[0]); });
+  auto sixth = std::async(std::launch::async, [&] { train_fold(6, groups[1]); });
+  fifth.get();
+  sixth.get();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -187,6 +228,8 @@ int main(int argc, char** argv) {
       wait_for_data(words.at(2));
     } else if (words.at(0) == "seed") {
       train_with_seed(words.at(2));
+    } else if (words.at(0) == "folds") {
+      train_folds();
     } else if (words.at(0) == "fail") {
       Trainer trainer;
       trainer.set_train_op(Op::nothing());

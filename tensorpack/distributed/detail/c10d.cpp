@@ -149,8 +149,6 @@ class GlooTransport final : public C10dTransport<C10dTransfer> {
         return false;
     }
   }
-  // Gloo's threads cannot be called back: they end with the process.
-  void abandon() override { (void)gloo_.release(); }
 
  private:
   C10dGroup& group() override { return *gloo_; }
@@ -233,7 +231,6 @@ class NcclTransport final : public C10dTransport<NcclTransfer> {
     nccl_->abort();
 #endif
   }
-  void abandon() override { (void)nccl_.release(); }
 
  private:
   C10dGroup& group() override { return *nccl_; }

@@ -54,7 +54,8 @@ class Transfer {
   virtual bool done() = 0;
 };
 
-/// Moves flat, contiguous tensors of one kind of device between all processes.
+/// Moves flat, contiguous tensors of one kind of device between all processes. The destructor waits
+/// for unfinished work.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -65,8 +66,6 @@ class Transport {
   virtual std::unique_ptr<Transfer> gather(std::vector<at::Tensor> parts, at::Tensor mine) = 0;
   /// Makes what waits on a device for somebody who will not come end. From any thread.
   virtual void interrupt() {}
-  /// Forgets the transport without freeing it: with unfinished work its destructor would wait.
-  virtual void abandon() = 0;
 };
 
 struct TransportOptions {

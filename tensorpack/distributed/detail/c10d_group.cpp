@@ -8,9 +8,11 @@
 #include <atomic>
 #include <cstring>
 #include <fstream>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "tensorpack/distributed/detail/network.h"
 #include "tensorpack/distributed/detail/signs_of_life.h"
@@ -68,6 +70,54 @@ class Exchanged {
   bool is_copy_;
 };
 
+/// The connections of a group that this process has left. Other ranks may still be in a collective
+/// with it, which would fail if its connections ended.
+struct LeftGroup {
+  std::unique_ptr<Transport> gloo{};
+  std::unique_ptr<Transport> nccl{};
+  std::shared_ptr<SharedStore> hosted{};
+  std::shared_ptr<SharedStore>
+      store{};  // null if work is unfinished: a destructor would wait for it
+  int size = 0;
+
+  bool is_unused() const {
+    try {
+      return store && SignsOfLife::all_have_left(*store, size);
+    } catch (const std::exception&) {
+      return false;  // the process that hosts the store is gone
+    }
+  }
+  // All but the hosted store: libtorch's connections to a store that has ended poll without end.
+  void close() {
+    gloo.reset();
+    store.reset();
+  }
+};
+
+/// Keeps the connections of groups that were left until all ranks have left and this process
+/// connects another group.
+class LeftGroups {
+ public:
+  static void add(LeftGroup group) {
+    const std::lock_guard lock(mutex);
+    all().push_back(std::move(group));
+  }
+  static void close_unused() {
+    const std::lock_guard lock(mutex);
+    for (LeftGroup& group : all()) {
+      if (group.is_unused()) group.close();
+    }
+  }
+
+ private:
+  // Never destroyed.
+  static std::vector<LeftGroup>& all() {
+    static auto* const instance = new std::vector<LeftGroup>;
+    return *instance;
+  }
+  static inline std::mutex mutex;
+};
+
 class C10dGroup final : public ProcessGroup, public std::enable_shared_from_this<C10dGroup> {
  public:
   C10dGroup(const ProcessGroupOptions& options, Meeting meeting);
@@ -85,6 +135,7 @@ class C10dGroup final : public ProcessGroup, public std::enable_shared_from_this
   void set_step(int64_t step) override { signs_->set_step(step); }
   void leave(const std::string& reason) override;
   void stop(const std::string& reason) override;
+  bool has_left() const override { return left_; }
   bool is_capturable() const override { return nccl_ != nullptr; }
 
  private:
@@ -116,7 +167,8 @@ class C10dGroup final : public ProcessGroup, public std::enable_shared_from_this
   void leave(News::Kind kind, const std::string& reason);
 
   const milliseconds timeout_;
-  const std::shared_ptr<SharedStore> store_;  // which this process may host for the others
+  const std::shared_ptr<SharedStore> store_;
+  const std::shared_ptr<SharedStore> hosted_;  // for the others; null in all but rank 0
   std::unique_ptr<Transport> gloo_;
   std::unique_ptr<Transport> nccl_;
   std::atomic<Transport*> to_interrupt_ = nullptr;
@@ -156,7 +208,11 @@ class C10dGroup::Sum final : public Collective {
 };
 
 C10dGroup::C10dGroup(const ProcessGroupOptions& options, Meeting meeting)
-    : ProcessGroup(options.environment), timeout_(options.timeout), store_(meeting.store) {
+    : ProcessGroup(options),
+      timeout_(options.timeout),
+      store_(meeting.store),
+      hosted_(meeting.hosted) {
+  LeftGroups::close_unused();
   signs_ = std::make_unique<SignsOfLife>(SignsOfLifeOptions{
       .store = meeting.store_for_signs,
       .environment = environment(),
@@ -214,9 +270,13 @@ C10dGroup::~C10dGroup() {
   while_waiting_.reset();
   if (!left_) signs_->leave(News::Kind::kDone, "it closed its process group.");
   signs_.reset();
-  for (Transport* transport : {nccl_.get(), gloo_.get()}) {
-    if (transport != nullptr && unfinished_) transport->abandon();
-  }
+  if (!left_ && !unfinished_) return;
+  const bool can_close = !unfinished_ && !nccl_;
+  LeftGroups::add({.gloo = std::move(gloo_),
+                   .nccl = std::move(nccl_),
+                   .hosted = hosted_,
+                   .store = can_close ? store_ : nullptr,
+                   .size = size()});
 }
 
 void C10dGroup::fail(const std::string& text) {
@@ -337,7 +397,10 @@ void C10dGroup::fail_by_timeout(int64_t collective) {
 }
 
 void C10dGroup::check() {
-  TP_CHECK(!left_, where(), "this process has left the group and can take part no more.");
+  TP_CHECK(
+      !left_, where(),
+      "this process has left the group, as at the end of a training, and can take part no more. "
+      "Create another group.");
   if (!failure_.empty()) {
     throw make_error(where(), "the process group is of no more use after this failure: {}",
                      failure_);
@@ -481,9 +544,6 @@ void C10dGroup::stop(const std::string& reason) { leave(News::Kind::kStopped, re
 
 void C10dGroup::leave(News::Kind kind, const std::string& reason) {
   if (std::exchange(left_, true)) return;
-  // The others may be in the middle of a collective with this one. They are told by the news, not
-  // by connections that end while they are used.
-  unfinished_ = true;
   signs_->leave(kind, reason);
 }
 

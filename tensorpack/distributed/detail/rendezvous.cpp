@@ -5,7 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tensorpack/distributed/detail/network.h"
@@ -35,6 +39,76 @@ std::string reason(const std::exception& error) {
   return text;
 }
 
+// Note [Several groups of one job]
+// A program may train several times, one after the other or at once: each training has a process
+// group with keys and connections of its own. The n-th group that one rank creates is the n-th of
+// every other rank, and n is part of its keys. All of them meet at one store, which rank 0 hosts
+// until its process ends, because another rank may come to the next group while rank 0 still
+// closes the last one.
+
+/// What this process keeps between the groups that it creates at one meeting point.
+struct Job {
+  std::shared_ptr<SharedStore> hosted{};  // by rank 0
+  std::map<int, int> groups{};            // by rank: towers and tests have several in one process
+};
+
+std::mutex jobs_mutex;
+
+/// By meeting point. Never destroyed: the servers of stores end with the process.
+std::map<std::string, std::shared_ptr<Job>>& jobs() {
+  static auto* const instance = new std::map<std::string, std::shared_ptr<Job>>;
+  return *instance;
+}
+
+/// The next group of one rank, counted from 1. See Note [Several groups of one job].
+class NextGroup {
+ public:
+  NextGroup(std::string meeting_point, const LaunchEnvironment& place)
+      : meeting_point_(std::move(meeting_point)), place_(place) {
+    const std::lock_guard lock(jobs_mutex);
+    std::shared_ptr<Job>& job = jobs()[meeting_point_];
+    if (!job) job = std::make_shared<Job>();
+    job_ = job;
+    number_ = ++job_->groups[place_.rank];
+  }
+  /// A group that was not made may be tried again, the first one with another store.
+  ~NextGroup() {
+    if (is_made_) return;
+    const std::lock_guard lock(jobs_mutex);
+    int& groups = job_->groups[place_.rank];
+    if (groups == number_) --groups;
+    if (groups == 0 && place_.rank == 0) job_->hosted.reset();
+  }
+  NextGroup(const NextGroup&) = delete;
+  NextGroup& operator=(const NextGroup&) = delete;
+
+  int number() const { return number_; }
+
+  /// The store that this process hosts: what `host` returned to the first group.
+  template <typename Host>
+  std::shared_ptr<SharedStore> hosted(const Host& host) const {
+    const std::lock_guard lock(jobs_mutex);
+    if (!job_->hosted) job_->hosted = host();
+    return job_->hosted;
+  }
+
+  void set_made() {
+    is_made_ = true;
+    const std::lock_guard lock(jobs_mutex);
+    // With all ranks in this process no other can come: the store ends with their groups.
+    const bool all_are_here = std::ssize(job_->groups) == place_.size;
+    const auto found = jobs().find(meeting_point_);
+    if (all_are_here && found != jobs().end() && found->second == job_) jobs().erase(found);
+  }
+
+ private:
+  const std::string meeting_point_;
+  const LaunchEnvironment& place_;
+  std::shared_ptr<Job> job_;
+  int number_ = 0;
+  bool is_made_ = false;
+};
+
 class Rendezvous {
  public:
   Rendezvous(const LaunchEnvironment& place, milliseconds timeout)
@@ -44,14 +118,20 @@ class Rendezvous {
         hosts_store_(place.rank == 0 && !place.launcher_hosts_store) {}
 
   Meeting meet() {
-    if (place_.size == 1) return {local_store(), local_store(), "127.0.0.1"};
+    if (place_.size == 1) {
+      return {.store = local_store(), .store_for_signs = local_store(), .address = "127.0.0.1"};
+    }
+    NextGroup group(meeting_point(), place_);
+    number_of_group_ = group.number();
     Meeting meeting;
-    meeting.store = hosts_store_ ? host() : connect();
+    if (hosts_store_) meeting.hosted = group.hosted([this] { return host(); });
+    meeting.store = hosts_store_ ? open(/*host=*/false) : connect();
     meeting.address = local_address_towards(place_.master_address, place_.master_port);
     announce(*meeting.store, meeting.address);
     wait_for_all(*meeting.store);
     find_outside_address(*meeting.store, meeting.address);
     meeting.store_for_signs = open(/*host=*/false);
+    group.set_made();
     return meeting;
   }
 
@@ -65,7 +145,7 @@ class Rendezvous {
     return open_store({.address = host ? "localhost" : place_.master_address,
                        .port = place_.master_port,
                        .host = host,
-                       .prefix = fmt::format("tensorpack/{}", place_.attempt),
+                       .prefix = fmt::format("tensorpack/{}/{}", place_.attempt, number_of_group_),
                        // It counts whole seconds, and somebody is there already.
                        .timeout = std::max<milliseconds>(timeout_, std::chrono::seconds(5))});
   }
@@ -169,6 +249,7 @@ class Rendezvous {
   const milliseconds timeout_;
   const Clock::time_point deadline_;
   const bool hosts_store_;
+  int number_of_group_ = 1;
 };
 
 }  // namespace

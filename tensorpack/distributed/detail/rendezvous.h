@@ -13,10 +13,12 @@ namespace tensorpack::detail {
 
 struct Meeting {
   /// Two connections to one store: calls through one of them wait for each other.
-  std::shared_ptr<SharedStore> store;
-  std::shared_ptr<SharedStore> store_for_signs;
+  std::shared_ptr<SharedStore> store{};
+  std::shared_ptr<SharedStore> store_for_signs{};
   /// The address that the others reach this process at.
-  std::string address;
+  std::string address{};
+  /// What this process hosts for the others, to be kept as long as the group.
+  std::shared_ptr<SharedStore> hosted{};
 };
 
 /// "[rank 0 of 4]" without the brackets, for messages.

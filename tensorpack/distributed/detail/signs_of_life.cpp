@@ -31,6 +31,7 @@ constexpr seconds kFarewell{3};
 
 std::string sign_key(int rank) { return "life/" + std::to_string(rank); }
 std::string informed_key(int rank) { return "informed/" + std::to_string(rank); }
+std::string left_key(int rank) { return "left/" + std::to_string(rank); }
 std::string promise_key(int rank) { return "end/" + std::to_string(rank); }
 constexpr const char* kNewsKey = "news";
 constexpr const char* kEndKey = "end";
@@ -220,6 +221,7 @@ void SignsOfLife::State::agree_on_end(bool beat_is_due) {
 
 /// Where the store is in this process, the others must have read the news before it ends.
 void SignsOfLife::State::say_farewell() {
+  store().set(left_key(rank()), "");
   store().set(informed_key(rank()), "");
   if (rank() != 0 || options.environment.launcher_hosts_store) return;
   std::vector<std::string> others;
@@ -310,6 +312,12 @@ SignsOfLife::~SignsOfLife() {
 
 void SignsOfLife::write_first(SharedStore& store, int rank) {
   store.set(sign_key(rank), encode(Sign{.beat = 0}));
+}
+
+bool SignsOfLife::all_have_left(SharedStore& store, int size) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < size; ++rank) keys.push_back(left_key(rank));
+  return store.has(keys);
 }
 
 void SignsOfLife::set_step(int64_t step) {

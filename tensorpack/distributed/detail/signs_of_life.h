@@ -88,6 +88,9 @@ class SignsOfLife {
   /// Writes the first sign of a rank, which must be there before anybody looks for it.
   static void write_first(SharedStore& store, int rank);
 
+  /// Whether all ranks have left.
+  static bool all_have_left(SharedStore& store, int size);
+
   void set_step(int64_t step);
   /// Counts a collective and returns its number, from 1.
   int64_t begin_collective(std::string what);
