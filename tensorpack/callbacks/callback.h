@@ -44,9 +44,12 @@ class Callback : public Hook {
   /// What all others did is done: the place to save it.
   virtual void after_triggers() {}
   virtual void after_train() {}
-  /// Called before after_train() when SIGTERM, SIGHUP or SIGPIPE ends the training, in the chief
-  /// process, or in all that end after the same step: save what would be lost.
+  /// Called before after_train() when SIGTERM or another signal but SIGINT ends the training, in
+  /// the chief process, or in all that end after the same step: save what would be lost.
   virtual void on_terminate() {}
+  /// Called after a step, the same one in all processes, when SIGUSR1 asks for a checkpoint;
+  /// training goes on.
+  virtual void on_request_to_save() {}
 
   /// What it needs to go on after a restart, as a text in UTF-8 for the checkpoint; empty for
   /// nothing.

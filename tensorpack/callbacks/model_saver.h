@@ -36,9 +36,10 @@ struct ModelSaverOptions {
   bool background = true;
 };
 
-/// Saves all variables, except local ones, to `model-<global_step>.safetensors` when triggered, and
-/// when SIGTERM ends the training. The checkpoint holds all that is needed to go on exactly: the
-/// epoch, the step, and the states of the random number generators, the data and the callbacks too.
+/// Saves all variables, except local ones, to `model-<global_step>.safetensors` when triggered,
+/// when SIGUSR1 asks for it, and when SIGTERM ends the training. The checkpoint holds all that is
+/// needed to go on exactly: the epoch, the step, and the states of the random number generators,
+/// the data and the callbacks too.
 ///
 /// It is taken when all callbacks and monitors are done with the step or epoch, so that none of
 /// their work is missing after a restart; should one of them fail, it is still taken. Then it is
@@ -50,8 +51,8 @@ struct ModelSaverOptions {
 /// is full, older checkpoints are given up for the newest.
 ///
 /// Of several processes the chief writes. It has what all of them have: when one of them is sent
-/// SIGTERM, all end after the same step, and hand it in. (Not so where the chief's data does not
-/// come: there, random numbers of the others are missing.)
+/// SIGUSR1 or SIGTERM, all save or end after the same step, and hand it in. (Not so where the
+/// chief's data does not come: there, random numbers of the others are missing.)
 class ModelSaver final : public Callback {
  public:
   explicit ModelSaver(ModelSaverOptions options = {}) : options_(std::move(options)) {
@@ -66,6 +67,7 @@ class ModelSaver final : public Callback {
   void after_triggers() override;
   void after_train() override;
   void on_terminate() override;
+  void on_request_to_save() override { gather_and_save(); }
 
  private:
   void gather_and_save();

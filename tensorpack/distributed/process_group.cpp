@@ -7,6 +7,7 @@
 #include "tensorpack/distributed/detail/rendezvous.h"
 #include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/signals.h"
 #include "tensorpack/utils/string.h"
 
 namespace tensorpack {
@@ -33,9 +34,13 @@ class GroupOfOne final : public ProcessGroup {
   void barrier() override {}
   void check() override {}
   void check_after(std::chrono::milliseconds /*waited*/) override {}
-  void ask_to_end(int signal) override { signal_ = signal; }
-  int signal_to_end_by(int64_t /*step*/) override { return signal_; }
-  bool ends_here() const override { return signal_ != 0; }
+  void share_signal(int signal) override {
+    if (signal_ == 0 || signal != kSignalToSave) signal_ = signal;
+  }
+  int agreed_signal(int64_t /*step*/) override {
+    return signal_ == kSignalToSave ? std::exchange(signal_, 0) : signal_;
+  }
+  bool ends_here() const override { return signal_ != 0 && signal_ != kSignalToSave; }
   void set_step(int64_t /*step*/) override {}
   void leave(const std::string& /*reason*/) override {}
   void stop(const std::string& /*reason*/) override {}

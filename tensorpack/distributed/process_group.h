@@ -85,13 +85,14 @@ class ProcessGroup {
   /// an Error that names who is behind. See WaitCheck, by which a group with NCCL has it called.
   virtual void check_after(std::chrono::milliseconds waited) = 0;
 
-  /// A signal came to this process: all are to end by it, after the same step.
-  virtual void ask_to_end(int signal) = 0;
-  /// Between steps, with the number of those that were made: the signal by which all end here, or 0
-  /// to go on. Once somebody has asked, waits until all have agreed on a step. Throws Interrupted
+  /// This process received a signal: all act on it after the same step. kSignalToSave is a request
+  /// for a checkpoint; by others all end.
+  virtual void share_signal(int signal) = 0;
+  /// Between steps, with the number of those that were made: the signal that all act on here, or 0
+  /// to go on. Once a signal was shared, waits until all have agreed on a step. Throws Interrupted
   /// if they cannot.
-  virtual int signal_to_end_by(int64_t step) = 0;
-  /// Whether signal_to_end_by() has said to end: all processes are at the same step.
+  virtual int agreed_signal(int64_t step) = 0;
+  /// Whether agreed_signal() has returned a signal to end by: all processes are at the same step.
   virtual bool ends_here() const = 0;
 
   /// Tells the others where this process is, for the message that they give when it is missing.

@@ -255,7 +255,7 @@ void Trainer::main_loop(const TrainOptions& options) {
   if (failure) std::rethrow_exception(failure);
 }
 
-void Trainer::run_epochs(const SignalWatch& signals) {
+void Trainer::run_epochs(SignalWatch& signals) {
   if (loop_.starting_epoch > loop_.max_epoch) {
     log::warning("There is nothing to train: it would begin with epoch {}, and max_epoch is {}.",
                  loop_.starting_epoch, loop_.max_epoch);
@@ -270,7 +270,7 @@ void Trainer::run_epochs(const SignalWatch& signals) {
   log::info("Training has finished.");
 }
 
-void Trainer::run_epoch(const SignalWatch& signals, SharedMachine& machine, int64_t starting_step) {
+void Trainer::run_epoch(SignalWatch& signals, SharedMachine& machine, int64_t starting_step) {
   callbacks_.before_epoch();
   Timer timer;
   std::exception_ptr end_of_data;
@@ -285,7 +285,7 @@ void Trainer::run_epoch(const SignalWatch& signals, SharedMachine& machine, int6
     }
     callbacks_.trigger_step();
     machine.look();
-    if (const int signal = signal_after_step(signals)) end_by_signal(signal);
+    heed_signals(signals);
   }
   const double seconds = timer.seconds();
   callbacks_.after_epoch();
@@ -293,16 +293,24 @@ void Trainer::run_epoch(const SignalWatch& signals, SharedMachine& machine, int6
             humanize_time(seconds));
   callbacks_.trigger_epoch();
   if (end_of_data) std::rethrow_exception(end_of_data);
-  if (const int signal = signal_after_step(signals)) end_by_signal(signal);
+  heed_signals(signals);
 }
 
-// Several processes end after the same step, whichever of them was sent the signal: what they save
-// is complete then. Ctrl-C is not waited with.
-int Trainer::signal_after_step(const SignalWatch& signals) {
-  const int received = signals.received();
-  if (!processes_ || received == SIGINT) return received;
-  if (received != 0) processes_->ask_to_end(received);
-  return processes_->signal_to_end_by(loop_.global_step);
+// Several processes act on a signal after the same step, whichever of them received it: what they
+// save is complete then. SIGINT is not coordinated across ranks.
+void Trainer::heed_signals(SignalWatch& signals) {
+  int signal = signals.received();
+  if (signals.take_request_to_save() && signal == 0) signal = kSignalToSave;
+  if (processes_ && signal != SIGINT) {
+    if (signal != 0) processes_->share_signal(signal);
+    signal = processes_->agreed_signal(loop_.global_step);
+  }
+  if (signal == kSignalToSave) {
+    log::info("SIGUSR1 asks for a checkpoint at global_step = {}.", loop_.global_step);
+    for (Callback& callback : callbacks_.all()) callback.on_request_to_save();
+  } else if (signal != 0) {
+    end_by_signal(signal);
+  }
 }
 
 // A step whose data does not come is not made; then the training stands after the step before it.

@@ -106,11 +106,11 @@ class Trainer : public TrainerBase {
   void agree_on_loop();
   void call_once(const char* method);
   void call_after(const char* earlier, const char* method) const;
-  void run_epochs(const class SignalWatch& signals);
-  void run_epoch(const SignalWatch& signals, class SharedMachine& machine, int64_t starting_step);
+  void run_epochs(class SignalWatch& signals);
+  void run_epoch(SignalWatch& signals, class SharedMachine& machine, int64_t starting_step);
   std::exception_ptr run_step_or_end();
   void end_epoch_early(const std::exception_ptr& end_of_data, int64_t steps);
-  int signal_after_step(const SignalWatch& signals);
+  void heed_signals(SignalWatch& signals);
   [[noreturn]] void end_by_signal(int signal);
 
   Callbacks callbacks_;

@@ -2,6 +2,8 @@
 // Ending a run on a signal without losing work.
 #pragma once
 
+#include <csignal>
+#include <cstdint>
 #include <exception>
 #include <string>
 
@@ -21,13 +23,20 @@ class Interrupted : public std::exception {
   std::string text_;
 };
 
-/// While it lives, the first SIGINT, SIGTERM, SIGHUP and SIGPIPE are only noted; a second one of
-/// the same kind acts as if it were not there, so that a process that hangs can be ended. (Not so
-/// SIGPIPE: a process whose output nobody reads goes on writing while it ends.)
+/// The signal that asks for a checkpoint and does not end the training: schedulers can send it some
+/// time before they end a job.
+inline constexpr int kSignalToSave = SIGUSR1;
+
+/// While it lives, the first SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR2 and SIGXCPU are only noted;
+/// a second one of the same kind acts as if it were not there, so that a process that hangs can be
+/// ended. (Not so SIGPIPE, as a process goes on writing while it ends, and SIGXCPU, which the
+/// system repeats every second.) SIGUSR1 is noted each time. SIGXFSZ is ignored, so that a write to
+/// a file that grew too large fails and says why.
 ///
 /// There may be any number of them, on any threads, one inside another: a signal reaches all. What
 /// handled the signals before comes back with the end of the last. SIGHUP and SIGPIPE that were
-/// ignored stay so, as under nohup.
+/// ignored stay so, as under nohup; SIGUSR1, SIGUSR2, SIGXCPU and SIGXFSZ that the program handles
+/// or ignores remain its own.
 class [[nodiscard]] SignalWatch {
  public:
   SignalWatch();
@@ -35,9 +44,14 @@ class [[nodiscard]] SignalWatch {
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
-  /// The signal that arrived, or 0. SIGINT counts only when there was no other: whoever sent one of
-  /// the others wants what there is to be saved.
+  /// The signal to end by that arrived, or 0. SIGINT counts only when there was no other: whoever
+  /// sent one of the others wants what there is to be saved.
   int received() const;
+  /// Whether SIGUSR1 arrived since this was asked last.
+  bool take_request_to_save();
+
+ private:
+  int64_t saves_;  // that were asked for when it last looked
 };
 
 /// What received() of any watch says, and 0 when there is none: for code deep inside that waits for

@@ -12,6 +12,7 @@
 #include <future>
 
 #include "tensorpack/utils/env.h"
+#include "tensorpack/utils/signals.h"
 #include "tests/distributed/ranks.h"
 #include "tests/support/throws.h"
 
@@ -302,9 +303,9 @@ std::vector<int64_t> steps_until_the_end(bool meet_in_every_step, std::vector<in
       if (meet_in_every_step) group->barrier();
       if (!meet_in_every_step) std::this_thread::sleep_for(milliseconds(10 + 2 * rank));
       const bool asks = std::find(asked.begin(), asked.end(), rank) != asked.end();
-      if (asks && step >= 5) group->ask_to_end(SIGTERM);
+      if (asks && step >= 5) group->share_signal(SIGTERM);
       EXPECT_FALSE(group->ends_here());
-      if (const int signal = group->signal_to_end_by(step)) {
+      if (const int signal = group->agreed_signal(step)) {
         EXPECT_EQ(signal, SIGTERM);
         EXPECT_TRUE(group->ends_here());
         steps[static_cast<size_t>(rank)] = step;
@@ -329,6 +330,28 @@ TEST(ProcessGroupTest, WhenAllAreAskedToEndAllDoAfterTheSameStep) {
   const std::vector<int64_t> steps = steps_until_the_end(false, {0, 1, 2});
   EXPECT_THAT(steps, Each(testing::Ge(5)));
   EXPECT_THAT(steps, Each(steps[0]));
+}
+
+TEST(ProcessGroupTest, AllSaveAfterTheSameStepAsOftenAsTheyAreAskedAndEndAfterwards) {
+  std::vector<std::vector<int64_t>> saves(3);
+  const auto errors = run_ranks(3, seconds(60), [&](const auto& group) {
+    const int rank = group->rank();
+    std::vector<int64_t>& steps = saves[static_cast<size_t>(rank)];
+    for (int64_t step = 1;; ++step) {
+      std::this_thread::sleep_for(milliseconds(2 + rank));
+      if (rank == 1 && (step == 5 || steps.size() == 1)) group->share_signal(kSignalToSave);
+      if (rank == 2 && steps.size() == 2) group->share_signal(SIGTERM);
+      const int signal = group->agreed_signal(step);
+      if (signal == kSignalToSave) steps.push_back(step);
+      EXPECT_EQ(group->ends_here(), signal == SIGTERM);
+      if (signal == SIGTERM) break;
+      if (signal == kSignalToSave) group->barrier();  // they are all here
+    }
+    steps.push_back(-1);
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
+  EXPECT_THAT(saves[0], testing::SizeIs(3)) << "two checkpoints, and the end";
+  EXPECT_THAT(saves, Each(saves[0]));
 }
 
 TEST(ProcessGroupTest, AnotherOrderIsNamed) {

@@ -223,8 +223,8 @@ class CountingGroup final : public ProcessGroup {
   void barrier() override {}
   void check() override {}
   void check_after(std::chrono::milliseconds) override {}
-  void ask_to_end(int) override {}
-  int signal_to_end_by(int64_t) override { return 0; }
+  void share_signal(int) override {}
+  int agreed_signal(int64_t) override { return 0; }
   bool ends_here() const override { return false; }
   void set_step(int64_t) override {}
   void leave(const std::string&) override {}

@@ -25,7 +25,10 @@ class ChildProcess {
     pid_ = fork();
     if (pid_ == 0) {
       // What the test's own parent ignores, as nohup does, would be ignored by the child, too.
-      for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(signal, SIG_DFL);
+      for (const int signal :
+           {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ}) {
+        std::signal(signal, SIG_DFL);
+      }
       dup2(pipe_ends[1], STDOUT_FILENO);
       dup2(pipe_ends[1], STDERR_FILENO);
       execv(argv[0], argv.data());

@@ -8,6 +8,8 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <set>
+#include <string>
 
 #include "tensorpack/checkpoint/checkpoint.h"
 #include "tensorpack/utils/fs.h"
@@ -230,6 +232,39 @@ TEST(RanksProcessTest, SigtermToOneRankEndsAllAfterTheSameStepWithACheckpointOfA
     int of_others = 0;
     for (const auto& [name, state] : checkpoint.extra) of_others += name.starts_with("rank2/");
     EXPECT_GT(of_others, 0) << "random numbers of the others";
+    for (const Ended& one : run_ranks_of(3, parts.path(), {.epochs = 4})) {
+      ASSERT_EQ(one.status, 0) << one.output;
+    }
+    expect_same_weights(whole.path(), parts.path());
+  }
+}
+
+TEST(RanksProcessTest, Sigusr1ToOneRankSavesACheckpointOfAllAfterTheSameStepAndTrainingGoesOn) {
+  const TempDir whole;
+  for (const Ended& ended : run_ranks_of(3, whole.path(), {.epochs = 4})) {
+    ASSERT_EQ(ended.status, 0) << ended.output;
+  }
+  for (const int rank : {0, 2}) {
+    const TempDir parts;
+    const auto ended =
+        run_ranks_of(3, parts.path(), {.epochs = 4, .stop = 6, .signal = SIGUSR1, .rank = rank});
+    std::set<std::string> requests;
+    for (const Ended& one : ended) {
+      EXPECT_EQ(one.status, 0) << one.output;
+      const size_t begin = one.output.find("SIGUSR1 asks for a checkpoint at global_step = ");
+      ASSERT_NE(begin, std::string::npos) << one.output;
+      requests.insert(one.output.substr(begin, one.output.find('\n', begin) - begin));
+    }
+    ASSERT_THAT(requests, testing::SizeIs(1)) << "not the same step in all";
+    expect_same_weights(whole.path(), parts.path());
+    // The training that it interrupted is gone on with from the checkpoint, with the same numbers.
+    const std::string step =
+        requests.begin()->substr(requests.begin()->rfind(' ') + 1, std::string::npos);
+    const fs::path saved = parts.path() / ("model-" + step + "safetensors");
+    ASSERT_TRUE(fs::exists(saved)) << saved;
+    for (const auto& file : fs::directory_iterator(parts.path())) {
+      if (file.path() != saved) fs::remove_all(file.path());
+    }
     for (const Ended& one : run_ranks_of(3, parts.path(), {.epochs = 4})) {
       ASSERT_EQ(one.status, 0) << one.output;
     }

@@ -62,6 +62,36 @@ TEST_F(SignalProcessTest, AClosedTerminalSavesToo) {
   EXPECT_GE(load_checkpoint(dir_.path()).global_step, 3);
 }
 
+TEST_F(SignalProcessTest, ASchedulersOtherSignalsSaveAndEndToo) {
+  for (const int signal : {SIGUSR2, SIGXCPU}) {
+    EXPECT_EQ(end_by(signal, "saver"), 128 + signal) << output_;
+    const Checkpoint checkpoint = load_checkpoint(dir_.path());
+    EXPECT_THAT(output_, HasSubstr("after_train at " + std::to_string(checkpoint.global_step)));
+  }
+}
+
+TEST_F(SignalProcessTest, ARequestToSaveIsCarriedOutAndTrainingGoesOn) {
+  for (const char* saver : {"saver", "periodic"}) {
+    ChildProcess child({TENSORPACK_TRAIN_CHILD, "wait", dir_.path().string(), saver});
+    ASSERT_TRUE(child.read_until("running\n")) << child.output();
+    child.send(SIGUSR1);
+    ASSERT_TRUE(child.read_until("SIGUSR1 asks for a checkpoint at global_step = "));
+    child.send(SIGINT);  // which does not save
+    EXPECT_EQ(child.wait(), 130) << child.output();
+    const Checkpoint checkpoint = load_checkpoint(dir_.path());
+    EXPECT_THAT(child.output(), HasSubstr("SIGUSR1 asks for a checkpoint at global_step = " +
+                                          std::to_string(checkpoint.global_step) + "."));
+    EXPECT_EQ(checkpoint.extra.at("steps_done_in_epoch"), std::to_string(checkpoint.global_step));
+  }
+}
+
+TEST_F(SignalProcessTest, AFileThatMayNotGrowIsAnErrorThatSaysSo) {
+  ChildProcess child({"/bin/sh", "-c", "ulimit -f 16; exec \"$@\"", "sh", TENSORPACK_TRAIN_CHILD,
+                      "resume", dir_.path().string(), "2", "1000000", "0"});
+  EXPECT_EQ(child.wait(), 1);
+  EXPECT_THAT(child.output(), HasSubstr("File too large"));
+}
+
 TEST_F(SignalProcessTest, AClosedPipeSavesToo) {
   ChildProcess child({TENSORPACK_TRAIN_CHILD, "wait", dir_.path().string(), "chatty"});
   EXPECT_TRUE(child.read_until("running\n")) << child.output();

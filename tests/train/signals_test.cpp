@@ -96,6 +96,42 @@ TEST(SignalsTest, ASignalOfAnEarlierTrainingIsForgotten) {
   }
 }
 
+TEST(SignalsTest, ARequestToSaveReachesEveryWatchOnce) {
+  SignalWatch one, other;
+  EXPECT_FALSE(one.take_request_to_save());
+  std::raise(SIGUSR1);
+  EXPECT_TRUE(one.take_request_to_save());
+  EXPECT_FALSE(one.take_request_to_save());
+  EXPECT_TRUE(other.take_request_to_save());
+  std::raise(SIGUSR1);
+  EXPECT_TRUE(one.take_request_to_save());
+  EXPECT_EQ(one.received(), 0);
+}
+
+TEST(SignalsTest, SignalsThatTheProgramHandlesRemainItsOwn) {
+  static int handled = 0;
+  const auto count = [](int) { ++handled; };
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ}) {
+    const auto old = std::signal(signal, count);
+    SignalWatch watch;
+    std::raise(signal);
+    EXPECT_EQ(watch.received(), 0) << signal;
+    EXPECT_FALSE(watch.take_request_to_save());
+    std::signal(signal, old);
+  }
+  EXPECT_EQ(handled, 4);
+}
+
+TEST(SignalsTest, ATooLargeFileIsNoSignalWhileItTrains) {
+  const auto old = std::signal(SIGXFSZ, SIG_DFL);
+  {
+    const SignalWatch watch;
+    EXPECT_EQ(handler_of(SIGXFSZ), SIG_IGN) << "so that the write fails";
+  }
+  EXPECT_EQ(handler_of(SIGXFSZ), SIG_DFL);
+  std::signal(SIGXFSZ, old);
+}
+
 // Whoever sends SIGTERM wants a checkpoint; an impatient Ctrl-C must not undo that.
 TEST(SignalsTest, TerminateWinsOverInterruptInAnyOrder) {
   for (const auto& order : {std::pair(SIGTERM, SIGINT), std::pair(SIGINT, SIGTERM)}) {

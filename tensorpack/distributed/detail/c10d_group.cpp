@@ -129,8 +129,8 @@ class C10dGroup final : public ProcessGroup, public std::enable_shared_from_this
   void barrier() override;
   void check() override;
   void check_after(milliseconds waited) override;
-  void ask_to_end(int signal) override { signs_->ask_to_end(signal); }
-  int signal_to_end_by(int64_t step) override;
+  void share_signal(int signal) override { signs_->share_signal(signal); }
+  int agreed_signal(int64_t step) override;
   bool ends_here() const override { return ends_here_; }
   void set_step(int64_t step) override { signs_->set_step(step); }
   void leave(const std::string& reason) override;
@@ -415,9 +415,9 @@ void C10dGroup::check_after(milliseconds waited) {
   if (waited >= timeout_) fail_by_timeout(signs_->collectives());
 }
 
-int C10dGroup::signal_to_end_by(int64_t step) {
-  const int signal = signs_->signal_to_end_by(step);
-  ends_here_ = signal != 0;
+int C10dGroup::agreed_signal(int64_t step) {
+  const int signal = signs_->agreed_signal(step);
+  ends_here_ = signal != 0 && signal != kSignalToSave;
   return signal;
 }
 

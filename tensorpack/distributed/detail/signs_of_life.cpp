@@ -32,9 +32,9 @@ constexpr seconds kFarewell{3};
 std::string sign_key(int rank) { return "life/" + std::to_string(rank); }
 std::string informed_key(int rank) { return "informed/" + std::to_string(rank); }
 std::string left_key(int rank) { return "left/" + std::to_string(rank); }
-std::string promise_key(int rank) { return "end/" + std::to_string(rank); }
+std::string signal_key(int round) { return fmt::format("signal/{}", round); }
+std::string promise_key(int round, int rank) { return fmt::format("promise/{}/{}", round, rank); }
 constexpr const char* kNewsKey = "news";
-constexpr const char* kEndKey = "end";
 /// Threads write their promises within a beat or two.
 constexpr seconds kPatienceForPromises{20};
 
@@ -93,11 +93,14 @@ struct SignsOfLife::State {
   std::optional<Clock::time_point> watching_since;
   Clock::time_point looked_at{};  // when all signs were read last
   Clock::time_point answered = Clock::now();
-  int asked = 0;                   // the signal to end by, of this process
-  int64_t last_step = 0;           // after which the loop has looked
+  int signal_to_end = 0;  // that this process received
+  bool has_to_save = false;
+  int64_t last_step = 0;  // after which the loop has looked
+  // Of this round of an agreement:
+  int round = 0;
   std::optional<int64_t> promise;  // the loop does not go beyond it without an agreement
   bool promise_is_told = false;
-  std::optional<AgreedEnd> end;
+  std::optional<AgreedSignal> agreed;
   bool leaving = false;
   bool finished = false;
   std::thread thread;
@@ -105,6 +108,9 @@ struct SignsOfLife::State {
   int rank() const { return options.environment.rank; }
   int size() const { return options.environment.size; }
   SharedStore& store() const { return *options.store; }
+  int signal_to_share() const {
+    return signal_to_end != 0 ? signal_to_end : has_to_save ? kSignalToSave : 0;
+  }
 
   void beat();
   void look_at(int other);
@@ -112,7 +118,8 @@ struct SignsOfLife::State {
   void read_news();
   void learn(News what);
   void find_silent();
-  void agree_on_end(bool beat_is_due);
+  void agree_on_signal(bool beat_is_due);
+  void begin_next_round();
   void say_farewell();
   void lose_store();
   void tick(bool beat_is_due);
@@ -191,32 +198,41 @@ void SignsOfLife::State::find_silent() {
                                next, in_seconds(silence), other.sign.step, kHowToGoOn)};
 }
 
-/// See Note [Ending together].
-void SignsOfLife::State::agree_on_end(bool beat_is_due) {
+/// See Note [Acting on a signal together].
+void SignsOfLife::State::agree_on_signal(bool beat_is_due) {
   std::unique_lock lock(mutex);
-  const int signal = asked;
+  const int signal = signal_to_share();
   const bool is_told = promise_is_told;
-  if (end || !(beat_is_due || signal != 0 || is_told)) return;
+  if (agreed || !(beat_is_due || signal != 0 || is_told)) return;
+  const int this_round = round;  // the loop begins the next one when all have agreed
   lock.unlock();
   if (!is_told) {
-    if (signal == 0 && !store().has({kEndKey})) return;
-    if (signal != 0) store().set_first(kEndKey, std::to_string(signal));
+    if (signal == 0 && !store().has({signal_key(this_round)})) return;
+    if (signal != 0) store().set_first(signal_key(this_round), std::to_string(signal));
     lock.lock();
     if (!promise) promise = last_step + 1;
     promise_is_told = true;
     const std::string text = std::to_string(*promise);
     lock.unlock();
-    store().set(promise_key(rank()), text);
+    store().set(promise_key(this_round, rank()), text);
   }
   std::vector<std::string> keys;
-  for (int other = 0; other < size(); ++other) keys.push_back(promise_key(other));
+  for (int other = 0; other < size(); ++other) keys.push_back(promise_key(this_round, other));
   if (!store().has(keys)) return;
-  AgreedEnd agreed{.signal = std::stoi(store().get(kEndKey))};
+  AgreedSignal all{.signal = std::stoi(store().get(signal_key(this_round)))};
   for (const std::string& key : keys) {
-    agreed.step = std::max<int64_t>(agreed.step, std::stoll(store().get(key)));
+    all.step = std::max<int64_t>(all.step, std::stoll(store().get(key)));
   }
   lock.lock();
-  end = agreed;
+  agreed = all;
+}
+
+void SignsOfLife::State::begin_next_round() {
+  if (agreed->signal == kSignalToSave) has_to_save = false;
+  ++round;
+  promise.reset();
+  promise_is_told = false;
+  agreed.reset();
 }
 
 /// Where the store is in this process, the others must have read the news before it ends.
@@ -261,7 +277,7 @@ void SignsOfLife::State::tick(bool beat_is_due) {
     find_silent();
   }
   read_news();
-  agree_on_end(beat_is_due);
+  agree_on_signal(beat_is_due);
   lock.lock();
   answered = Clock::now();
   lock.unlock();
@@ -275,7 +291,7 @@ void SignsOfLife::run(const std::shared_ptr<State>& state) {
     for (bool leaving = false; !leaving;) {
       std::unique_lock lock(s.mutex);
       s.changed.wait_for(lock, kTick, [&] {
-        return s.leaving || s.to_tell || (s.asked != 0 && !s.promise_is_told);
+        return s.leaving || s.to_tell || (s.signal_to_share() != 0 && !s.promise_is_told);
       });
       leaving = s.leaving;
       lock.unlock();
@@ -389,25 +405,33 @@ std::optional<int64_t> SignsOfLife::last_step(int rank) const {
   return sign.beat < 0 ? std::nullopt : std::optional(sign.step);
 }
 
-// Whoever asks stops at the step it is at, so that the others are soon found waiting for it.
-void SignsOfLife::ask_to_end(int signal) {
+// Who received a signal stops at the step it is at, so that the others are soon found waiting for
+// it.
+void SignsOfLife::share_signal(int signal) {
   const std::lock_guard lock(state_->mutex);
-  if (std::exchange(state_->asked, signal) != 0) return;
+  const bool is_known = signal == kSignalToSave ? std::exchange(state_->has_to_save, true)
+                                                : std::exchange(state_->signal_to_end, signal) != 0;
+  if (is_known) return;
   if (!state_->promise) state_->promise = state_->last_step + 1;
   state_->changed.notify_all();
 }
 
-int SignsOfLife::signal_to_end_by(int64_t step) {
+int SignsOfLife::agreed_signal(int64_t step) {
   std::unique_lock lock(state_->mutex);
   state_->last_step = step;
   if (!state_->promise || step < *state_->promise) return 0;
   state_->changed.wait_for(lock, kPatienceForPromises,
-                           [&] { return state_->end || state_->news || state_->finished; });
-  if (state_->end) return step >= state_->end->step ? state_->end->signal : 0;
+                           [&] { return state_->agreed || state_->news || state_->finished; });
+  if (state_->agreed) {
+    if (step < state_->agreed->step) return 0;
+    const int signal = state_->agreed->signal;
+    if (signal == kSignalToSave) state_->begin_next_round();
+    return signal;
+  }
   if (state_->news || state_->finished) return 0;  // the next collective tells why
-  log::warning("Not all ranks have said within {} s after which step they can end.",
+  log::warning("Not all ranks have said within {} s after which step they can act on a signal.",
                kPatienceForPromises.count());
-  throw Interrupted(state_->asked != 0 ? state_->asked : SIGTERM);
+  throw Interrupted(state_->signal_to_end != 0 ? state_->signal_to_end : SIGTERM);
 }
 
 void SignsOfLife::tell(News news) {

@@ -6,11 +6,13 @@
 // gone, and why. All calls to the store are made by that thread, because they block when the
 // network is cut; nobody waits for it without a limit.
 //
-// Note [Ending together]
-// A rank that is to end tells so in the store. The thread of every rank, this one's too, sees it
-// and writes a promise there: the next step after which its training loop can stop, and will not go
-// on before it knows what the others have promised. The latest of all promises is where they end.
-// The threads do that while the loops go on or wait for each other, so that nobody is stuck.
+// Note [Acting on a signal together]
+// A rank that received a signal, to end or to save, writes it to the store. The thread of every
+// rank, this one's too, sees it and writes a promise there: the next step after which its training
+// loop can stop, and will not go on before it knows what the others have promised. All act on the
+// signal after the latest of the promised steps. The threads do that while the loops go on or wait
+// for each other, so that no rank is stuck. After a signal to save another round may follow, with
+// keys of its own.
 #pragma once
 
 #include <chrono>
@@ -61,8 +63,8 @@ struct Sign {
   std::chrono::milliseconds silence{};
 };
 
-/// After which step all processes end, and by which signal.
-struct AgreedEnd {
+/// After which step all processes act on which signal.
+struct AgreedSignal {
   int64_t step = 0;
   int signal = 0;
 };
@@ -111,11 +113,11 @@ class SignsOfLife {
   /// The last step that a rank was seen in, if it was ever seen.
   std::optional<int64_t> last_step(int rank) const;
 
-  /// Has all agree on a step to end after. See Note [Ending together].
-  void ask_to_end(int signal);
-  /// Between steps, with the number of those that were made: the signal to end by, if they agreed
-  /// to end here, or 0. Waits for the others' promises, but not for ever: then throws Interrupted.
-  int signal_to_end_by(int64_t step);
+  /// Has all agree on a step to act on it after. See Note [Acting on a signal together].
+  void share_signal(int signal);
+  /// Between steps, with the number of those that were made: the signal that all agreed to act on
+  /// here, or 0. Waits for the others' promises, but not for ever: then throws Interrupted.
+  int agreed_signal(int64_t step);
 
   /// Tells it to all, unless there is older news.
   void tell(News news);
