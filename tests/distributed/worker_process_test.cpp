@@ -45,10 +45,22 @@ TEST(WorkerProcessTest, ADeadRankIsNamedWithinSeconds) {
     EXPECT_THAT(workers[rank]->output(),
                 testing::ContainsRegex("error: \\[rank " + std::to_string(rank) +
                                        " of 4\\] rank 2 is gone: no sign of life for .* s, last "
-                                       "seen in step 1?[0-9]\\. "));
+                                       "seen in step 12\\. "));
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(12));
   EXPECT_EQ(workers[2]->wait(), 1000 + SIGKILL);
+}
+
+// Steps are faster than signs of life.
+TEST(WorkerProcessTest, TheStepInWhichARankDiedIsNamed) {
+  for (const int rank : {0, 1}) {
+    const auto workers = start_workers(
+        2, {"loop", "rank=" + std::to_string(rank), "at=40", "act=die", "timeout=60", "pause=1"});
+    ChildProcess& other = *workers[static_cast<size_t>(1 - rank)];
+    EXPECT_EQ(other.wait(), 3);
+    EXPECT_THAT(other.output(), HasSubstr("rank " + std::to_string(rank) + " is gone: "));
+    EXPECT_THAT(other.output(), HasSubstr(", last seen in step 40. "));
+  }
 }
 
 TEST(WorkerProcessTest, ADeadRankZeroIsNamed) {

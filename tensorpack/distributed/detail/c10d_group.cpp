@@ -158,6 +158,7 @@ class C10dGroup final : public ProcessGroup, public std::enable_shared_from_this
     wait(*start(collective, function), collective);
   }
 
+  News gone(const std::vector<int>& ranks, const std::vector<Sign>& signs) const;
   [[noreturn]] void fail(const std::string& text);
   [[noreturn]] void fail_by(const News& news);
   [[noreturn]] void fail_by_error(const std::string& error, int64_t collective);
@@ -196,6 +197,7 @@ class C10dGroup::Sum final : public Collective {
   void wait() override {
     if (!transfer_) return;
     group_->wait(*transfer_, number_);
+    group_->signs_->set_met_all();
     transfer_.reset();
     exchanged_.bring_back();
   }
@@ -314,12 +316,13 @@ std::vector<int> silent_ranks(const std::vector<Sign>& signs, milliseconds limit
   return ranks;
 }
 
-News gone(const std::vector<int>& ranks, const std::vector<Sign>& signs) {
+News C10dGroup::gone(const std::vector<int>& ranks, const std::vector<Sign>& signs) const {
   const Sign& sign = signs[static_cast<size_t>(ranks.front())];
   return {.kind = News::Kind::kGone,
           .text = fmt::format("{} {} gone: no sign of life for {}, last seen in step {}. {}",
                               name_ranks(ranks), ranks.size() == 1 ? "is" : "are",
-                              seconds_of(sign.silence), sign.step, kHowToGoOn)};
+                              seconds_of(sign.silence),
+                              signs_->last_step(ranks.front()).value_or(sign.step), kHowToGoOn)};
 }
 
 /// Of a broken connection one knows neither who broke it nor why: the signs of life tell.
@@ -523,6 +526,7 @@ std::vector<std::string> C10dGroup::gather(const std::string& bytes) {
   std::vector<at::Tensor> parts;
   for (size_t i = 0; i < count; ++i) parts.push_back(at::empty({longest}, c10::kByte));
   run(number, [&] { return gloo_->gather(parts, mine); });
+  signs_->set_met_all();
 
   std::vector<std::string> texts;
   for (size_t i = 0; i < count; ++i) {
@@ -536,6 +540,7 @@ void C10dGroup::barrier() {
   const int64_t number = begin("barrier");
   const at::Tensor token = at::zeros({1}, c10::kByte);
   run(number, [&] { return gloo_->sum(token); });
+  signs_->set_met_all();
 }
 
 void C10dGroup::leave(const std::string& reason) { leave(News::Kind::kFailed, reason); }

@@ -87,6 +87,7 @@ struct SignsOfLife::State {
   mutable std::mutex mutex;
   std::condition_variable changed;
   Sign own;
+  std::optional<int64_t> met_all_in_step;
   std::optional<News> news;     // what stands
   std::optional<News> to_tell;  // what the thread is to tell
   std::vector<Seen> seen;       // by rank
@@ -108,6 +109,7 @@ struct SignsOfLife::State {
   int rank() const { return options.environment.rank; }
   int size() const { return options.environment.size; }
   SharedStore& store() const { return *options.store; }
+  int64_t last_step_of(int rank) const;
   int signal_to_share() const {
     return signal_to_end != 0 ? signal_to_end : has_to_save ? kSignalToSave : 0;
   }
@@ -124,6 +126,14 @@ struct SignsOfLife::State {
   void lose_store();
   void tick(bool beat_is_due);
 };
+
+// A sign is up to a second old. A rank that has met this one in the step before was to be in the
+// same step as this one.
+int64_t SignsOfLife::State::last_step_of(int rank) const {
+  const int64_t step = seen[static_cast<size_t>(rank)].sign.step;
+  if (!met_all_in_step) return step;
+  return std::max(step, own.step <= *met_all_in_step + 1 ? own.step : *met_all_in_step);
+}
 
 void SignsOfLife::State::beat() {
   std::unique_lock lock(mutex);
@@ -195,7 +205,7 @@ void SignsOfLife::State::find_silent() {
   to_tell =
       News{.kind = News::Kind::kGone,
            .text = fmt::format("rank {} is gone: no sign of life for {}, last seen in step {}. {}",
-                               next, in_seconds(silence), other.sign.step, kHowToGoOn)};
+                               next, in_seconds(silence), last_step_of(next), kHowToGoOn)};
 }
 
 /// See Note [Acting on a signal together].
@@ -256,7 +266,7 @@ void SignsOfLife::State::lose_store() {
   const LaunchEnvironment& place = options.environment;
   const std::string where = fmt::format("{}:{}", place.master_address, place.master_port);
   std::unique_lock lock(mutex);
-  const int64_t step = seen.front().sign.step;
+  const int64_t step = last_step_of(0);
   lock.unlock();
   learn({.kind = News::Kind::kGone,
          .text = place.launcher_hosts_store
@@ -347,6 +357,11 @@ int64_t SignsOfLife::begin_collective(std::string what) {
   return ++state_->own.collectives;
 }
 
+void SignsOfLife::set_met_all() {
+  const std::lock_guard lock(state_->mutex);
+  state_->met_all_in_step = state_->own.step;
+}
+
 std::optional<News> SignsOfLife::news() const {
   const std::lock_guard lock(state_->mutex);
   return state_->news;
@@ -401,8 +416,9 @@ milliseconds SignsOfLife::store_silence() const {
 
 std::optional<int64_t> SignsOfLife::last_step(int rank) const {
   const std::lock_guard lock(state_->mutex);
-  const Sign& sign = state_->seen[static_cast<size_t>(rank)].sign;
-  return sign.beat < 0 ? std::nullopt : std::optional(sign.step);
+  const bool was_seen =
+      state_->seen[static_cast<size_t>(rank)].sign.beat >= 0 || state_->met_all_in_step;
+  return was_seen ? std::optional(state_->last_step_of(rank)) : std::nullopt;
 }
 
 // Who received a signal stops at the step it is at, so that the others are soon found waiting for

@@ -96,6 +96,8 @@ class SignsOfLife {
   void set_step(int64_t step);
   /// Counts a collective and returns its number, from 1.
   int64_t begin_collective(std::string what);
+  /// A collective that needs all ranks is done: all were in this step.
+  void set_met_all();
 
   std::optional<News> news() const;
   /// The news if they keep the collective of this number from ending.
@@ -110,7 +112,7 @@ class SignsOfLife {
   std::vector<Sign> look(std::chrono::milliseconds watched, int64_t collective);
   /// How long the store has not answered.
   std::chrono::milliseconds store_silence() const;
-  /// The last step that a rank was seen in, if it was ever seen.
+  /// The last step that a rank is known to have been in, if it was ever seen.
   std::optional<int64_t> last_step(int rank) const;
 
   /// Has all agree on a step to act on it after. See Note [Acting on a signal together].
