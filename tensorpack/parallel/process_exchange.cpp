@@ -2,6 +2,7 @@
 #include "tensorpack/parallel/process_exchange.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 
 #include <mutex>
 
@@ -76,6 +77,8 @@ class ProcessExchange final : public TowerGroup {
 
   void make_memory(PackedBucket& bucket) const {
     if (bucket.packed.defined()) return;
+    // Programs run in inference mode, and a later run of the op may be eager.
+    const c10::InferenceMode normal_tensors(false);
     int64_t total = 0;
     for (const Layout& layout : bucket.layouts) total += layout.elements;
     const at::TensorOptions options = bucket.given[0][0].options();

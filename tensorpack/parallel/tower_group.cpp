@@ -2,6 +2,7 @@
 #include "tensorpack/parallel/tower_group.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/spin_wait.h"
@@ -133,6 +134,8 @@ TowerGroup::Bucket& TowerGroup::find_or_make_bucket(int64_t key, at::TensorList 
 }
 
 std::vector<at::Tensor> TowerGroup::make_averages(Bucket& bucket, size_t index) {
+  // Programs run in inference mode, and a later run of the op may be eager.
+  const c10::InferenceMode normal_tensors(false);
   std::vector<at::Tensor> averages;
   for (const at::Tensor& tensor : bucket.given[index]) averages.push_back(at::empty_like(tensor));
   return averages;

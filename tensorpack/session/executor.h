@@ -41,7 +41,7 @@ class Executor {
   virtual ~Executor() = default;
 
   /// Finds or makes what runs `op` on inputs like these, which fit its signature. Valid until many
-  /// other shapes of inputs of the same op were prepared.
+  /// other lists of fetches of the same op were prepared.
   virtual PreparedOp& prepare(const Op& op, const std::vector<at::Tensor>& inputs,
                               const std::vector<std::string>& fetches) = 0;
 

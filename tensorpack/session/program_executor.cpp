@@ -24,7 +24,6 @@ namespace tensorpack {
 namespace {
 
 constexpr size_t kManyVariants = 8;
-constexpr size_t kMostVariants = 64;
 
 // Recording and verifying work with settings of the process: one op at a time, in all sessions.
 std::recursive_mutex& preparation_mutex() {
@@ -160,18 +159,20 @@ class ProgramExecutor::Request final : public PreparedOp {
 
 ProgramExecutor::ProgramExecutor(Graph& graph, ExecutorOptions options,
                                  std::unique_ptr<Lowering> lowering)
-    : graph_(graph), options_(options), lowering_(std::move(lowering)) {}
+    : graph_(graph), options_(options), lowering_(std::move(lowering)), eager_(options) {}
 
 ProgramExecutor::~ProgramExecutor() = default;
 
 PreparedOp& ProgramExecutor::prepare(const Op& op, const std::vector<at::Tensor>& inputs,
                                      const std::vector<std::string>& fetches) {
-  if (Variant* variant = find_variant(variants_[&op.state()], inputs)) {
-    for (const std::unique_ptr<Request>& request : variant->requests) {
-      if (request->fetches() != fetches) continue;
-      verify_again_if_due(op, *variant, request->program(), inputs);
-      return *request;
-    }
+  Variants& variants = variants_[&op.state()];
+  Variant* const variant = find_variant(variants, inputs);
+  if (variant == nullptr && variants.size() >= kMostRecordings) {
+    return prepare_eagerly(op, inputs, fetches);
+  }
+  if (Request* request = variant == nullptr ? nullptr : find_request(*variant, fetches)) {
+    verify_again_if_due(op, *variant, request->program(), inputs);
+    return *request;
   }
   while (true) {
     try {
@@ -180,6 +181,18 @@ PreparedOp& ProgramExecutor::prepare(const Op& op, const std::vector<at::Tensor>
       if (!make_room(op)) throw;
     }
   }
+}
+
+PreparedOp& ProgramExecutor::prepare_eagerly(const Op& op, const std::vector<at::Tensor>& inputs,
+                                             const std::vector<std::string>& fetches) {
+  if (run_eagerly_.insert(&op.state()).second) {
+    log::warning(
+        "Op '{}' was recorded for {} different input shapes. From now on it runs eagerly on other "
+        "shapes, which takes longer than a recorded program and may round differently: pad the "
+        "data to a few shapes.",
+        op.name(), kMostRecordings);
+  }
+  return eager_.prepare(op, inputs, fetches);
 }
 
 // One way after the other; false if there is none left.
@@ -222,6 +235,29 @@ ProgramExecutor::Variant* ProgramExecutor::find_variant(Variants& variants,
   return nullptr;
 }
 
+ProgramExecutor::Request* ProgramExecutor::find_request(Variant& variant,
+                                                        const std::vector<std::string>& fetches) {
+  auto& requests = variant.requests;
+  for (auto request = requests.begin(); request != requests.end(); ++request) {
+    if ((*request)->fetches() != fetches) continue;
+    if (request != requests.begin()) requests.splice(requests.begin(), requests, request);
+    return requests.front().get();
+  }
+  return nullptr;
+}
+
+// Forgets the one used least recently, and with the last request of a program the program.
+void ProgramExecutor::add_request(Variant& variant, std::unique_ptr<Request> request) {
+  auto& requests = variant.requests;
+  requests.push_front(std::move(request));
+  if (requests.size() <= kMostFetchLists) return;
+  requests.pop_back();
+  std::erase_if(variant.programs, [&](const auto& named) {
+    return std::none_of(requests.begin(), requests.end(),
+                        [&](const auto& kept) { return &kept->program() == named.second.get(); });
+  });
+}
+
 ProgramExecutor::Request& ProgramExecutor::prepare_anew(const Op& op,
                                                         const std::vector<at::Tensor>& inputs,
                                                         const std::vector<std::string>& fetches) {
@@ -234,16 +270,16 @@ ProgramExecutor::Request& ProgramExecutor::prepare_anew(const Op& op,
   if (known != nullptr) {
     guard.add(known->foreign.saved_again());
     LoweredProgram& program = program_for(op, *known, inputs, names, guard);
-    known->requests.push_back(std::make_unique<Request>(fetches, distinct, known->trace, program));
-    return *known->requests.back();
+    add_request(*known, std::make_unique<Request>(fetches, distinct, known->trace, program));
+    return *known->requests.front();
   }
   const HostCopiesAhead copies(
       op.device(), options_.verify ? bytes_to_verify(graph_) : bytes_of_variables(graph_));
   Variant variant = record_variant(op, inputs, guard);
   LoweredProgram& program = program_for(op, variant, inputs, names, guard);
-  variant.requests.push_back(std::make_unique<Request>(fetches, distinct, variant.trace, program));
+  add_request(variant, std::make_unique<Request>(fetches, distinct, variant.trace, program));
   add_variant(op, variants, std::move(variant));
-  return *variants.front().requests.back();
+  return *variants.front().requests.front();
 }
 
 ProgramExecutor::Variant ProgramExecutor::record_variant(const Op& op,
@@ -323,10 +359,10 @@ void ProgramExecutor::add_variant(const Op& op, Variants& variants, Variant vari
   if (variants.size() == kManyVariants + 1) {
     log::warning(
         "Op '{}' was recorded for {} different input shapes, now {}. Each takes about the time of "
-        "a few steps: pad the data to a few shapes, or run the op with ExecutorKind::kEager.",
-        op.name(), variants.size(), shapes_of(variants.front().trace));
+        "a few steps: pad the data to a few shapes, or run the op with ExecutorKind::kEager. After "
+        "{} it runs eagerly on other shapes.",
+        op.name(), variants.size(), shapes_of(variants.front().trace), kMostRecordings);
   }
-  if (variants.size() > kMostVariants) variants.pop_back();
 }
 
 }  // namespace tensorpack

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <deque>
 #include <list>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 #include "tensorpack/graph/saved_state.h"
 #include "tensorpack/graph/trace.h"
+#include "tensorpack/session/eager_executor.h"
 #include "tensorpack/session/executor.h"
 #include "tensorpack/session/lowering.h"
 #include "tensorpack/session/verify.h"
@@ -16,9 +17,15 @@ namespace tensorpack {
 
 /// Records an op when it is first prepared, and for every new combination of input shapes, lowers
 /// what was recorded for every set of fetches, verifies and keeps the program. Leaves variables and
-/// generators as they were. Of very many shapes, those used least recently are forgotten.
+/// generators as they were.
 class ProgramExecutor final : public Executor {
  public:
+  /// After so many recordings an op runs eagerly on inputs of other shapes: recording takes longer
+  /// than it saves where shapes rarely come again.
+  static constexpr size_t kMostRecordings = 64;
+  /// Of one recording the programs of so many lists of fetches are kept, those used last.
+  static constexpr size_t kMostFetchLists = 16;
+
   ProgramExecutor(Graph& graph, ExecutorOptions options,
                   std::unique_ptr<Lowering> lowering = std::make_unique<Lowering>());
   ~ProgramExecutor() override;
@@ -45,11 +52,15 @@ class ProgramExecutor final : public Executor {
     Trace trace;
     SavedState foreign;  // what the function writes though the graph does not own it
     std::map<std::vector<std::string>, std::unique_ptr<LoweredProgram>> programs;
-    std::deque<std::unique_ptr<Request>> requests;
+    std::list<std::unique_ptr<Request>> requests;  // the last used first
   };
   using Variants = std::list<Variant>;  // the last used first
 
   Variant* find_variant(Variants& variants, const std::vector<at::Tensor>& inputs);
+  static Request* find_request(Variant& variant, const std::vector<std::string>& fetches);
+  static void add_request(Variant& variant, std::unique_ptr<Request> request);
+  PreparedOp& prepare_eagerly(const Op& op, const std::vector<at::Tensor>& inputs,
+                              const std::vector<std::string>& fetches);
   Request& prepare_anew(const Op& op, const std::vector<at::Tensor>& inputs,
                         const std::vector<std::string>& fetches);
   Variant record_variant(const Op& op, const std::vector<at::Tensor>& inputs, StateGuard& guard);
@@ -66,6 +77,8 @@ class ProgramExecutor final : public Executor {
   ExecutorOptions options_;
   std::unique_ptr<Lowering> lowering_;
   std::unordered_map<const Op::State*, Variants> variants_;
+  EagerExecutor eager_;
+  std::set<const Op::State*> run_eagerly_;  // on new shapes, of which the log was told
   size_t recordings_ = 0;
 };
 

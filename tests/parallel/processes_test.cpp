@@ -99,6 +99,34 @@ TEST(ProcessesTest, TowersAndRanksCombine) {
   expect_close(ranks.values[0], train_alone(8, cost_of(mlp)), 1e-4);
 }
 
+// One rank has more shapes than are recorded, the other one shape.
+Values train_on_many_shapes(const std::shared_ptr<ProcessGroup>& group, ExecutorKind executor) {
+  constexpr int64_t kBatches = 140;  // by turns for one of two towers
+  std::vector<DataPoint> points;
+  for (int64_t i = 1; i <= kBatches; ++i) {
+    points.push_back(images(group->rank() == 0 ? i : 2, /*count=*/kBatches)->next().value());
+  }
+  DistributedTrainer trainer(with(group, 2));
+  trainer.setup_graph(image_inputs(), QueueInput(FromList(std::move(points))),
+                      cost_of(lenet_with_batch_norm), Adam({.lr = 1e-3, .epsilon = 1e-3}));
+  trainer.train({.session = {.executor = executor, .verify = false},
+                 .steps_per_epoch = kBatches / 2,
+                 .max_epoch = 1});
+  return values_of(trainer.graph());
+}
+
+TEST(ProcessesTest, ARankThatRunsEagerlyAfterManyShapesTrainsWithOneThatDoesNot) {
+  Ranks eager(2), recorded(2);
+  eager.run([](auto group) { return train_on_many_shapes(group, ExecutorKind::kEager); });
+  const std::string log = stdout_of([&] {
+    recorded.run([](auto group) { return train_on_many_shapes(group, ExecutorKind::kDefault); });
+  });
+  EXPECT_THAT(recorded.errors, Each(IsEmpty()));
+  EXPECT_THAT(log, HasSubstr("From now on it runs eagerly on other shapes"));
+  expect_equal(recorded.values[0], recorded.values[1]);
+  expect_close(recorded.values[0], eager.values[0], 2e-4);
+}
+
 TEST(ProcessesTest, CompressedGradientsAreNearlyTheSame) {
   for (const Compression compression : {Compression::kFloat16, Compression::kBFloat16}) {
     Ranks ranks(2);

@@ -72,20 +72,96 @@ TEST(ProgramExecutorTest, NewShapesAreRecordedAgainWithOneWarningPastEight) {
   EXPECT_THAT(log, HasSubstr("Op 'step' was recorded for 9 different input shapes, now [9, 3]"));
 }
 
-TEST(ProgramExecutorTest, OfManyShapesTheLeastRecentlyUsedIsForgotten) {
+TEST(ProgramExecutorTest, AfterManyRecordingsOtherShapesRunEagerlyWhichIsSaidOnce) {
   Graph graph;
-  const Op op = define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
-    return {{"a", x.mean(0)}};
+  int calls = 0;
+  const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
+    ++calls;
+    return {{"a", x.mean(0)}, {"b", x.sum()}};
   });
   ProgramExecutor executor(graph, {.verify = false});
-  const auto run = [&](int64_t rows) { executor.run(op, {batch_of(rows)}, {"a"}); };
-  for (int64_t rows = 1; rows <= 64; ++rows) run(rows);
+  constexpr auto kMost = static_cast<int64_t>(ProgramExecutor::kMostRecordings);
+  testing::internal::CaptureStdout();
+  for (int64_t rows = 1; rows <= kMost; ++rows) executor.run(op, {batch_of(rows)}, {"a"});
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              Not(HasSubstr("it runs eagerly on other shapes, which")));
+  calls = 0;
+  testing::internal::CaptureStdout();
+  for (int64_t rows = kMost + 1; rows <= kMost + 10; ++rows) {
+    const at::Tensor x = batch_of(rows);
+    const Tensors values = executor.run(op, {x}, {"b", "a"});
+    EXPECT_TRUE(at::equal(values[0], x.sum()));
+    EXPECT_TRUE(at::equal(values[1], x.mean(0)));
+  }
+  const std::string log = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(occurrences(log, "Op 'step' was recorded for 64 different input shapes. From now on"),
+            1U);
+  EXPECT_EQ(executor.recordings(), ProgramExecutor::kMostRecordings);
+  EXPECT_EQ(calls, 10) << "once a run";
+  executor.run(op, {batch_of(1)}, {"a"});
+  EXPECT_EQ(calls, 10) << "shapes that were recorded run as programs";
+}
+
+struct Counts {
+  size_t made = 0;
+  size_t kept = 0;
+};
+
+// Counts the programs.
+class CountingLowering final : public Lowering {
+ public:
+  explicit CountingLowering(std::shared_ptr<Counts> counts) : counts_(std::move(counts)) {}
+
+  std::unique_ptr<ProgramRunner> make_runner(
+      const Op& op, const Trace& trace, const std::vector<std::string>& fetches) const override {
+    return std::make_unique<Counted>(Lowering::make_runner(op, trace, fetches), counts_);
+  }
+
+ private:
+  class Counted final : public ProgramRunner {
+   public:
+    Counted(std::unique_ptr<ProgramRunner> runner, std::shared_ptr<Counts> counts)
+        : runner_(std::move(runner)), counts_(std::move(counts)) {
+      ++counts_->made;
+      ++counts_->kept;
+    }
+    ~Counted() override { --counts_->kept; }
+    std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) override {
+      return runner_->run(inputs);
+    }
+
+   private:
+    std::unique_ptr<ProgramRunner> runner_;
+    std::shared_ptr<Counts> counts_;
+  };
+
+  std::shared_ptr<Counts> counts_;
+};
+
+TEST(ProgramExecutorTest, OfManyListsOfFetchesTheProgramUsedLeastRecentlyIsForgotten) {
+  Graph graph;
+  constexpr size_t kOutputs = ProgramExecutor::kMostFetchLists + 1;
+  const auto name = [](size_t i) { return "y" + std::to_string(i); };
+  const Op op = define_on_x(graph, [&](const at::Tensor& x) {
+    NamedTensors outputs;
+    for (size_t i = 0; i < kOutputs; ++i) outputs[name(i)] = x + static_cast<double>(i);
+    return outputs;
+  });
+  const auto counts = std::make_shared<Counts>();
+  ProgramExecutor executor(graph, {.verify = false}, std::make_unique<CountingLowering>(counts));
+  const at::Tensor x = batch_of(2);
+  const auto run = [&](size_t i) {
+    EXPECT_TRUE(at::equal(executor.run(op, {x}, {name(i)})[0], x + static_cast<double>(i)));
+  };
+  for (size_t i = 0; i + 1 < kOutputs; ++i) run(i);
+  run(0);
+  run(kOutputs - 1);  // in place of 1
+  EXPECT_EQ(counts->kept, ProgramExecutor::kMostFetchLists);
+  run(0);
+  EXPECT_EQ(counts->made, kOutputs);
   run(1);
-  run(65);  // in place of 2
-  run(1);
-  EXPECT_EQ(executor.recordings(), 65U);
-  run(2);
-  EXPECT_EQ(executor.recordings(), 66U);
+  EXPECT_EQ(counts->made, kOutputs + 1);
+  EXPECT_EQ(executor.recordings(), 1U);
 }
 
 TEST(ProgramExecutorTest, RecordingAndVerifyingLeaveNoTrace) {
