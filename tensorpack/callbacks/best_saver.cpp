@@ -29,8 +29,10 @@ void replace_all(std::string& text, std::string_view what, const std::string& by
 }  // namespace
 
 BestSaver::BestSaver(Wanted wanted, std::string stat, BestSaverOptions options)
-    : wanted_(wanted), stat_(std::move(stat)), options_(std::move(options)) {
-  TP_CHECK(!stat_.empty(), wanted == Wanted::kMin ? "MinSaver" : "MaxSaver",
+    : wanted_(wanted),
+      stat_(wanted == Wanted::kMin ? "MinSaver" : "MaxSaver", std::move(stat)),
+      options_(std::move(options)) {
+  TP_CHECK(!stat_.name().empty(), wanted == Wanted::kMin ? "MinSaver" : "MaxSaver",
            "the name of the scalar is empty. Pass one such as validation_error.");
   std::string filename = options_.filename;
   for (const char* known : {"{value}", "{step}"}) replace_all(filename, known, "");
@@ -54,6 +56,7 @@ void BestSaver::setup_graph() {
 void BestSaver::before_train() {
   last_step_ = -1;
   is_due_ = false;
+  stat_.check_before(trainer());
   fs::create_directories(dir_);
   if (trainer().loop().is_resumed()) take_best_of_file();
   writer_ = std::make_unique<CheckpointWriter>(
@@ -82,20 +85,16 @@ void BestSaver::take_best_of_file() {
 
 void BestSaver::after_triggers() {
   if (!std::exchange(is_due_, false)) return;
-  if (!trainer().monitors().contains(stat_)) {
-    log::warning("[{}] '{}' was not reported yet: nothing is saved. {}", name(), stat_,
-                 trainer().monitors().nearest_names(stat_));
-    return;
-  }
+  if (!stat_.is_there(trainer(), ": nothing is saved")) return;
   forget_unwritten();
-  const auto [step, value] = trainer().monitors().get_history(stat_).back();
+  const auto [step, value] = trainer().monitors().get_history(stat_.name()).back();
   if (step == last_step_ || !is_better(value)) return;
   last_step_ = step;
   if (step != global_step()) {
     log::warning(
         "[{}] '{}' is {:.5g}, the best, but of step {}, and the variables are those of {}. "
         "Trigger it as often as the scalar is reported. Nothing is saved.",
-        name(), stat_, value, step, global_step());
+        name(), stat_.name(), value, step, global_step());
     return;
   }
   save(value);
@@ -125,7 +124,12 @@ void BestSaver::write(const Checkpoint& checkpoint) const {
   const fs::path file = file_for(value, checkpoint.global_step);
   save_checkpoint(file, checkpoint);
   log::info("Model with {} '{}' {:.5g} saved to '{}'.",
-            wanted_ == Wanted::kMin ? "minimum" : "maximum", stat_, value, file.string());
+            wanted_ == Wanted::kMin ? "minimum" : "maximum", stat_.name(), value, file.string());
+}
+
+void BestSaver::after_train() {
+  forget_unwritten();
+  stat_.check_after(trainer());
 }
 
 // What could not be written is not the best of anything.
@@ -135,7 +139,7 @@ void BestSaver::forget_unwritten() {
 
 fs::path BestSaver::file_for(double value, int64_t step) const {
   std::string filename = options_.filename;
-  if (filename.empty()) filename = (wanted_ == Wanted::kMin ? "min-" : "max-") + stat_;
+  if (filename.empty()) filename = (wanted_ == Wanted::kMin ? "min-" : "max-") + stat_.name();
   replace_all(filename, "{value}", fmt::format("{:.5g}", value));
   replace_all(filename, "{step}", std::to_string(step));
   std::replace(filename.begin(), filename.end(), '/', '-');  // names of scalars may have scopes

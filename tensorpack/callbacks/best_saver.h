@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "tensorpack/callbacks/awaited_scalar.h"
 #include "tensorpack/callbacks/callback.h"
 #include "tensorpack/checkpoint/checkpoint_writer.h"
 
@@ -33,11 +34,12 @@ struct BestSaverOptions {
 /// goes on with the best as it was.
 class BestSaver : public Callback {
  public:
+  ReportedScalars reports() const override { return no_scalars(); }
   void setup_graph() override;
   void before_train() override;
   void trigger() override { is_due_ = true; }
   void after_triggers() override;
-  void after_train() override { forget_unwritten(); }
+  void after_train() override;
   std::string save_state() const override;
   void load_state(const std::string& state) override;
 
@@ -57,7 +59,7 @@ class BestSaver : public Callback {
   std::filesystem::path file_for(double value, int64_t step) const;
 
   Wanted wanted_;
-  std::string stat_;
+  AwaitedScalar stat_;
   BestSaverOptions options_;
   std::filesystem::path dir_;
   std::optional<double> best_;

@@ -58,6 +58,10 @@ class Callback : public Hook {
   /// before_train(). Throws when it cannot be understood.
   virtual void load_state(const std::string& /*state*/) {}
 
+  /// The scalars that it reports to the monitors; asked from before_train() on. A callback that
+  /// says all of them lets others find misspelt names before the first step.
+  virtual ReportedScalars reports() const { return {}; }
+
   /// The class's name, for messages, timings and the checkpoint.
   std::string name() const override;
 

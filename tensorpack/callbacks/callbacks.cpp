@@ -123,6 +123,16 @@ std::exception_ptr Callbacks::after_train() noexcept {
   return first;
 }
 
+ReportedScalars Callbacks::reports() const {
+  ReportedScalars all = no_scalars();
+  for (const Callback& callback : callbacks_) {
+    const ReportedScalars more = callback.reports();
+    all.names.insert(all.names.end(), more.names.begin(), more.names.end());
+    all.are_all = all.are_all && more.are_all;
+  }
+  return all;
+}
+
 std::map<std::string, std::string> Callbacks::save_states() const {
   std::map<std::string, std::string> states;
   for (const auto& [key, callback] : by_state_key(callbacks_)) {

@@ -37,6 +37,9 @@ class Callbacks {
   /// Runs every callback even when some throw, logs each error, and returns the first.
   std::exception_ptr after_train() noexcept;
 
+  /// What the callbacks report, together.
+  ReportedScalars reports() const;
+
   /// What the callbacks have to save, by "callback/<name>", and "callback/<name>#2" for the second
   /// one of that name.
   std::map<std::string, std::string> save_states() const;

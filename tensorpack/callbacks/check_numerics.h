@@ -28,6 +28,7 @@ class CheckNumerics final : public Callback {
  public:
   explicit CheckNumerics(CheckNumericsOptions options = {});
 
+  ReportedScalars reports() const override { return no_scalars(); }
   void before_train() override;
   RunArgs before_run(RunContext& context) override;
   void after_run(RunContext& context, const FetchedValues& values) override;

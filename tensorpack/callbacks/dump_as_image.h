@@ -28,6 +28,7 @@ class DumpTensorAsImage : public Callback {
  public:
   explicit DumpTensorAsImage(std::string tensor_name, DumpImageOptions options = {});
 
+  ReportedScalars reports() const override { return no_scalars(); }
   void before_train() override;
   RunArgs before_run(RunContext& context) override;
   void after_run(RunContext& context, const FetchedValues& values) override;

@@ -10,21 +10,22 @@
 
 namespace tensorpack {
 
-EarlyStopping::EarlyStopping(EarlyStoppingOptions options) : options_(std::move(options)) {
+EarlyStopping::EarlyStopping(EarlyStoppingOptions options)
+    : options_(std::move(options)), scalar_("EarlyStopping", options_.stat_name) {
   TP_CHECK(!options_.stat_name.empty(), "EarlyStopping",
            "stat_name is empty. Name the scalar to watch.");
   TP_CHECK(options_.patience > 0, "EarlyStopping", "the patience must be positive, got {}.",
            options_.patience);
 }
 
+void EarlyStopping::before_train() {
+  last_step_ = -1;
+  scalar_.check_before(trainer());
+}
+
 void EarlyStopping::trigger() {
-  const Monitors& monitors = trainer().monitors();
-  if (!monitors.contains(options_.stat_name)) {
-    log::warning("[EarlyStopping] '{}' was not reported yet. {}", options_.stat_name,
-                 monitors.nearest_names(options_.stat_name));
-    return;
-  }
-  const auto [step, value] = monitors.get_history(options_.stat_name).back();
+  if (!scalar_.is_there(trainer(), "")) return;
+  const auto [step, value] = trainer().monitors().get_history(options_.stat_name).back();
   if (step == last_step_) return;
   last_step_ = step;
   const double gain = !best_ ? 0 : options_.reverse ? value - *best_ : *best_ - value;

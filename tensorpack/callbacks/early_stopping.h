@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "tensorpack/callbacks/awaited_scalar.h"
 #include "tensorpack/callbacks/callback.h"
 
 namespace tensorpack {
@@ -27,13 +28,16 @@ class EarlyStopping final : public Callback {
  public:
   explicit EarlyStopping(EarlyStoppingOptions options);
 
-  void before_train() override { last_step_ = -1; }
+  ReportedScalars reports() const override { return no_scalars(); }
+  void before_train() override;
   void trigger() override;
+  void after_train() override { scalar_.check_after(trainer()); }
   std::string save_state() const override;
   void load_state(const std::string& state) override;
 
  private:
   EarlyStoppingOptions options_;
+  AwaitedScalar scalar_;
   std::optional<double> best_;
   int64_t worse_ = 0;  // reports since the best
   int64_t last_step_ = -1;

@@ -20,6 +20,7 @@ class EstimatedTimeLeft final : public Callback {
  public:
   explicit EstimatedTimeLeft(EstimatedTimeLeftOptions options = {});
 
+  ReportedScalars reports() const override { return no_scalars(); }
   void before_train() override;
   void trigger_epoch() override;
 

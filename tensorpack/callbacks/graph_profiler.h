@@ -36,6 +36,7 @@ class GraphProfiler final : public Callback {
  public:
   explicit GraphProfiler(GraphProfilerOptions options = {});
 
+  ReportedScalars reports() const override { return no_scalars(); }
   void before_train() override;
   RunArgs before_run(RunContext& context) override;
   void after_run(RunContext& context, const FetchedValues& values) override;

@@ -33,6 +33,10 @@ void HyperParamSetter::setup_graph() {
   last_told_ = -1;
 }
 
+ReportedScalars HyperParamSetter::reports() const {
+  return {.names = {param().readable_name()}, .are_all = true};
+}
+
 void HyperParamSetter::before_train() { HyperParamSetter::trigger(); }
 
 // Before trigger(), which changes it for the next epoch.

@@ -18,6 +18,7 @@ class HyperParamSetter : public Callback {
  public:
   explicit HyperParamSetter(AnyHyperParam param);
 
+  ReportedScalars reports() const override;
   void setup_graph() override;
   void before_train() override;
   void after_epoch() override;

@@ -107,6 +107,17 @@ void InferenceRunner::check_fetches() {
   }
 }
 
+// An inferencer that names none may still report some.
+ReportedScalars InferenceRunner::reports() const {
+  ReportedScalars scalars = no_scalars();
+  for (const Inferencer& inferencer : inferencers_) {
+    const std::vector<std::string> names = inferencer.reports();
+    scalars.names.insert(scalars.names.end(), names.begin(), names.end());
+    scalars.are_all = scalars.are_all && !names.empty();
+  }
+  return scalars;
+}
+
 void InferenceRunner::before_train() {
   if (towers_.size() > 1) {
     team_ = std::make_unique<WorkerTeam>("inference", towers_.size());

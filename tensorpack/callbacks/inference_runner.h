@@ -82,6 +82,7 @@ class InferenceRunner final : public Callback {
   InferenceRunner(InferenceInput input, OwnedList<Inferencer> inferencers,
                   InferenceRunnerOptions options = {});
 
+  ReportedScalars reports() const override;
   void setup_graph() override;
   void before_train() override;
   void trigger() override;

@@ -36,8 +36,8 @@ class Inferencer {
   /// The values of the fetches, in their order, for one datapoint.
   virtual void on_fetches(const std::vector<at::Tensor>& values) = 0;
 
-  /// The names that after_inference() may report, as far as they are known before: two inferencers
-  /// of a training must not have one in common.
+  /// All names that after_inference() may report, or none if they are not known before. Two
+  /// inferencers of a training must not have one in common.
   virtual std::vector<std::string> reports() const { return {}; }
 
   /// What the pass came to; each entry goes to the monitors.

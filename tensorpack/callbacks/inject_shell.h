@@ -35,6 +35,7 @@ class InjectShell final : public Callback {
  public:
   explicit InjectShell(InjectShellOptions options = {});
 
+  ReportedScalars reports() const override { return no_scalars(); }
   void setup_graph() override;
   void before_train() override;
   void before_epoch() override;

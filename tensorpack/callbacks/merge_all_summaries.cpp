@@ -20,6 +20,11 @@ bool is_average(const Variable& variable) {
          (variable.name.starts_with("EMA/") || variable.name.starts_with("EMA_weight/"));
 }
 
+// Of a variable that is summarised.
+std::string name_of(const Variable& variable, SummaryType type) {
+  return "param-summary/" + variable.name + detail::suffix_of(type);
+}
+
 void put_summary(Monitors& monitors, const std::string& name, const at::Tensor& values,
                  SummaryType type) {
   if (type == SummaryType::kHistogram) {
@@ -85,6 +90,29 @@ void MergeAllSummaries::trigger_step() {
   put_params();
 }
 
+// Names of images and histograms among them do no harm.
+ReportedScalars MergeAllSummaries::reports() const {
+  ReportedScalars scalars = no_scalars();
+  const std::string average = "EMA/";
+  for (const Variable& variable : graph().variables().all()) {
+    if (is_average(variable) && variable.name.starts_with(average)) {
+      scalars.names.push_back(variable.name.substr(average.size()));
+    }
+  }
+  const detail::Summaries& summaries = detail::summaries_of(graph());
+  for (const detail::TensorSummary& summary : summaries.tensors) {
+    scalars.names.push_back(summary.name);
+  }
+  for (const ParamSummary& param : summaries.params) {
+    for (const Variable* variable : variables_of(param)) {
+      for (const SummaryType type : param.types) {
+        scalars.names.push_back(name_of(*variable, type));
+      }
+    }
+  }
+  return scalars;
+}
+
 void MergeAllSummaries::put_tensors() {
   Monitors& monitors = trainer().monitors();
   for (const Fetched& run : std::exchange(fetched_, {})) {
@@ -99,20 +127,24 @@ void MergeAllSummaries::put_tensors() {
   }
 }
 
+std::vector<const Variable*> MergeAllSummaries::variables_of(const ParamSummary& param) const {
+  const std::regex regex = compile_regex("add_param_summary", param.regex);
+  std::vector<const Variable*> variables;
+  for (const Variable* variable : graph().variables().trainable()) {
+    if (std::regex_match(variable->name, regex)) variables.push_back(variable);
+  }
+  return variables;
+}
+
 void MergeAllSummaries::put_params() {
   for (const ParamSummary& param : summaries_->params) {
-    const std::regex regex = compile_regex("add_param_summary", param.regex);
-    bool is_found = false;
-    for (const Variable* variable : graph().variables().trainable()) {
-      if (!std::regex_match(variable->name, regex)) continue;
-      is_found = true;
+    const std::vector<const Variable*> variables = variables_of(param);
+    for (const Variable* variable : variables) {
       for (const SummaryType type : param.types) {
-        put_summary(trainer().monitors(),
-                    "param-summary/" + variable->name + detail::suffix_of(type), variable->tensor,
-                    type);
+        put_summary(trainer().monitors(), name_of(*variable, type), variable->tensor, type);
       }
     }
-    if (!is_found) {
+    if (variables.empty()) {
       log::warning_once("[add_param_summary] no trainable variable has a name like '{}'.",
                         param.regex);
     }

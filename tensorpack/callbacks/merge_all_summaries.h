@@ -21,6 +21,7 @@ class MergeAllSummaries final : public Callback {
  public:
   explicit MergeAllSummaries(MergeAllSummariesOptions options = {});
 
+  ReportedScalars reports() const override;
   void before_train() override;
   RunArgs before_run(RunContext& context) override;
   void after_run(RunContext& context, const FetchedValues& values) override;
@@ -33,6 +34,7 @@ class MergeAllSummaries final : public Callback {
   bool is_due() const;
   void put_tensors();
   void put_params();
+  std::vector<const Variable*> variables_of(const ParamSummary& param) const;
 
   // Some summaries of a run, and their values.
   struct Fetched {

@@ -59,6 +59,7 @@ class ModelSaver final : public Callback {
     set_chief_only(false);  // the others hand in what they have
   }
 
+  ReportedScalars reports() const override { return no_scalars(); }
   void setup_graph() override;
   void before_train() override;
   void before_epoch() override { in_epoch_ = true; }

@@ -17,6 +17,7 @@ class PrintStages final : public Callback {
   /// Of a flow made with `|`. Throws Error for others: there is nothing to tell of them.
   explicit PrintStages(const DataFlow& flow);
 
+  ReportedScalars reports() const override { return no_scalars(); }
   void trigger() override;
 
  private:

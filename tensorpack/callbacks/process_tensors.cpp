@@ -65,6 +65,12 @@ SimpleMovingAverage::SimpleMovingAverage(std::vector<std::string> names, int64_t
            window_size_);
 }
 
+ReportedScalars SimpleMovingAverage::reports() const {
+  ReportedScalars averages = no_scalars();
+  for (const std::string& name : names()) averages.names.push_back(name + "/SMA");
+  return averages;
+}
+
 void SimpleMovingAverage::before_train() {
   ProcessTensors::before_train();
   windows_.assign(names().size(), {});

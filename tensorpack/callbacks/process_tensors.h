@@ -43,6 +43,8 @@ class TensorPrinter final : public ProcessTensors {
  public:
   explicit TensorPrinter(std::vector<std::string> names) : ProcessTensors(std::move(names)) {}
 
+  ReportedScalars reports() const override { return no_scalars(); }
+
  protected:
   void process(const std::vector<at::Tensor>& values) override;
 };
@@ -55,6 +57,8 @@ class DumpTensors final : public ProcessTensors {
 
   void setup_graph() override;
 
+  ReportedScalars reports() const override { return no_scalars(); }
+
  protected:
   void process(const std::vector<at::Tensor>& values) override;
 };
@@ -65,6 +69,7 @@ class SimpleMovingAverage final : public ProcessTensors {
  public:
   SimpleMovingAverage(std::vector<std::string> names, int64_t window_size);
 
+  ReportedScalars reports() const override;
   void before_train() override;
 
  protected:

@@ -22,6 +22,7 @@ class ProgressBar final : public Callback {
  public:
   explicit ProgressBar(std::vector<std::string> names = {});
 
+  ReportedScalars reports() const override { return no_scalars(); }
   void before_train() override;
   void before_epoch() override;
   RunArgs before_run(RunContext& context) override;

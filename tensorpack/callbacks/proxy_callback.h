@@ -11,6 +11,7 @@ class ProxyCallback : public Callback {
  public:
   explicit ProxyCallback(Owned<Callback> callback);
 
+  ReportedScalars reports() const override { return callback_->reports(); }
   void setup_graph() override;
   void before_train() override { callback_->before_train(); }
   void before_epoch() override { callback_->before_epoch(); }

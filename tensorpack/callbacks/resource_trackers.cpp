@@ -39,6 +39,12 @@ uint64_t free_memory() {
   return 0;
 }
 
+constexpr const char* kPeakOfHost = "PeakMemory(MB)/cpu";
+constexpr const char* kFreeMemory = "HostFreeMemory (GB)";
+constexpr const char* kBusyCores = "HostCPU (cores)";
+std::string peak_of_gpu(size_t i) { return fmt::format("PeakMemory(MB)/gpu:{}", i); }
+std::string utilization_of(int device) { return fmt::format("GPUUtil/{}", device); }
+
 double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
 }
@@ -47,13 +53,18 @@ double seconds(const timeval& time) {
 
 void PeakMemoryTracker::before_train() { reset_peak_device_memory(); }
 
+ReportedScalars PeakMemoryTracker::reports() const {
+  ReportedScalars peaks{.names = {kPeakOfHost}, .are_all = true};
+  for (size_t i = 0; i < peak_device_memory().size(); ++i) peaks.names.push_back(peak_of_gpu(i));
+  return peaks;
+}
+
 void PeakMemoryTracker::trigger() {
-  trainer().monitors().put_scalar("PeakMemory(MB)/cpu", peak_of_process());
+  trainer().monitors().put_scalar(kPeakOfHost, peak_of_process());
   const std::vector<int64_t> peaks = peak_device_memory();
   for (size_t i = 0; i < peaks.size(); ++i) {
     if (peaks[i] == 0) continue;
-    trainer().monitors().put_scalar(fmt::format("PeakMemory(MB)/gpu:{}", i),
-                                    static_cast<double>(peaks[i]) / kMegabyte);
+    trainer().monitors().put_scalar(peak_of_gpu(i), static_cast<double>(peaks[i]) / kMegabyte);
   }
 }
 
@@ -70,14 +81,16 @@ void HostResourceTracker::before_train() {
   log::info("Free memory of the host: {}.", humanize_bytes(free_memory()));
 }
 
+ReportedScalars HostResourceTracker::reports() const {
+  return {.names = {kFreeMemory, kBusyCores}, .are_all = true};
+}
+
 void HostResourceTracker::trigger() {
   const Usage before = std::exchange(last_, usage());
-  trainer().monitors().put_scalar("HostFreeMemory (GB)",
-                                  static_cast<double>(free_memory()) / kGigabyte);
+  trainer().monitors().put_scalar(kFreeMemory, static_cast<double>(free_memory()) / kGigabyte);
   const double wall = last_.wall_seconds - before.wall_seconds;
   if (wall <= 0) return;
-  trainer().monitors().put_scalar("HostCPU (cores)",
-                                  (last_.cpu_seconds - before.cpu_seconds) / wall);
+  trainer().monitors().put_scalar(kBusyCores, (last_.cpu_seconds - before.cpu_seconds) / wall);
 }
 
 // What the thread has measured in this epoch.
@@ -106,6 +119,13 @@ GPUUtilizationTracker::GPUUtilizationTracker(std::vector<int> devices)
 GPUUtilizationTracker::~GPUUtilizationTracker() = default;
 GPUUtilizationTracker::GPUUtilizationTracker(GPUUtilizationTracker&&) noexcept = default;
 GPUUtilizationTracker& GPUUtilizationTracker::operator=(GPUUtilizationTracker&&) noexcept = default;
+
+// Without a list of devices it finds them in its before_train().
+ReportedScalars GPUUtilizationTracker::reports() const {
+  ReportedScalars scalars{.are_all = !devices_.empty()};
+  for (const int device : devices_) scalars.names.push_back(utilization_of(device));
+  return scalars;
+}
 
 void GPUUtilizationTracker::before_train() {
   std::unique_ptr<Nvml> nvml = Nvml::open();
@@ -156,7 +176,7 @@ void GPUUtilizationTracker::trigger_epoch() {
   for (size_t i = 0; i < devices_.size(); ++i) {
     const StatCounter& counter = samples_->of_devices[i];
     if (counter.count() == 0) continue;  // an epoch of less than a second
-    trainer().monitors().put_scalar(fmt::format("GPUUtil/{}", devices_[i]), counter.average());
+    trainer().monitors().put_scalar(utilization_of(devices_[i]), counter.average());
   }
 }
 

@@ -16,6 +16,7 @@ class PeakMemoryTracker final : public Callback {
  public:
   PeakMemoryTracker() { set_chief_only(false); }
 
+  ReportedScalars reports() const override;
   void before_train() override;
   void trigger() override;
 };
@@ -26,6 +27,7 @@ class HostResourceTracker final : public Callback {
  public:
   HostResourceTracker() { set_chief_only(false); }
 
+  ReportedScalars reports() const override;
   void before_train() override;
   void trigger() override;
 
@@ -45,6 +47,7 @@ class GPUUtilizationTracker final : public Callback {
  public:
   /// By default all devices that CUDA sees.
   explicit GPUUtilizationTracker(std::vector<int> devices = {});
+  ReportedScalars reports() const override;
   ~GPUUtilizationTracker() override;
   GPUUtilizationTracker(GPUUtilizationTracker&&) noexcept;
   GPUUtilizationTracker& operator=(GPUUtilizationTracker&&) noexcept;

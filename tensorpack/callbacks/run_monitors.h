@@ -11,6 +11,7 @@ class RunMonitors final : public Callback {
  public:
   RunMonitors() { set_chief_only(false); }
 
+  ReportedScalars reports() const override { return no_scalars(); }
   void before_train() override;
   void trigger_step() override;
   void trigger_epoch() override { tell(&MonitorBase::trigger_epoch); }

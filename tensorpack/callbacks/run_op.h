@@ -20,6 +20,7 @@ class RunOp final : public Callback {
   /// `define` is called in setup_graph() and returns the op.
   explicit RunOp(std::function<Op(Graph&)> define, RunOpOptions options = {});
 
+  ReportedScalars reports() const override { return no_scalars(); }
   void setup_graph() override;
   void before_train() override;
   void after_run(RunContext& context, const FetchedValues& values) override;

@@ -13,6 +13,7 @@ namespace tensorpack {
 class SessionRunTimeout final : public Callback {
  public:
   explicit SessionRunTimeout(double seconds);
+  ReportedScalars reports() const override { return no_scalars(); }
   ~SessionRunTimeout() override;
   SessionRunTimeout(SessionRunTimeout&&) noexcept;
   SessionRunTimeout& operator=(SessionRunTimeout&&) noexcept;

@@ -12,7 +12,9 @@ namespace tensorpack {
 
 StatMonitorParamSetter::StatMonitorParamSetter(AnyHyperParam param,
                                                StatMonitorParamSetterOptions options)
-    : HyperParamSetter(std::move(param)), options_(std::move(options)) {
+    : HyperParamSetter(std::move(param)),
+      options_(std::move(options)),
+      scalar_("StatMonitorParamSetter", options_.stat_name) {
   TP_CHECK(!options_.stat_name.empty(), "StatMonitorParamSetter",
            "stat_name is empty. Name the scalar to watch.");
   TP_CHECK(options_.value_func != nullptr, "StatMonitorParamSetter",
@@ -21,14 +23,14 @@ StatMonitorParamSetter::StatMonitorParamSetter(AnyHyperParam param,
            options_.last_k);
 }
 
+void StatMonitorParamSetter::before_train() {
+  last_step_ = -1;
+  scalar_.check_before(trainer());
+}
+
 std::optional<double> StatMonitorParamSetter::next_value() {
-  const Monitors& monitors = trainer().monitors();
-  if (!monitors.contains(options_.stat_name)) {
-    log::warning("[StatMonitorParamSetter] '{}' was not reported yet: nothing is decided. {}",
-                 options_.stat_name, monitors.nearest_names(options_.stat_name));
-    return std::nullopt;
-  }
-  const auto [step, value] = monitors.get_history(options_.stat_name).back();
+  if (!scalar_.is_there(trainer(), ": nothing is decided")) return std::nullopt;
+  const auto [step, value] = trainer().monitors().get_history(options_.stat_name).back();
   if (step == last_step_) {
     log::warning("[StatMonitorParamSetter] '{}' has no new value since step {}.",
                  options_.stat_name, step);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tensorpack/callbacks/awaited_scalar.h"
 #include "tensorpack/callbacks/hyper_param_setter.h"
 
 namespace tensorpack {
@@ -37,7 +38,8 @@ class StatMonitorParamSetter final : public HyperParamSetter {
  public:
   StatMonitorParamSetter(AnyHyperParam param, StatMonitorParamSetterOptions options);
 
-  void before_train() override { last_step_ = -1; }
+  void before_train() override;
+  void after_train() override { scalar_.check_after(trainer()); }
   std::string save_state() const override;
   void load_state(const std::string& state) override;
 
@@ -49,6 +51,7 @@ class StatMonitorParamSetter final : public HyperParamSetter {
   bool is_better() const;
 
   StatMonitorParamSetterOptions options_;
+  AwaitedScalar scalar_;
   std::vector<double> seen_;  // the last ones, oldest first
   int64_t last_step_ = -1;    // of the newest
 };

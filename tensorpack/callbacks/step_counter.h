@@ -11,6 +11,7 @@ class MaintainStepCounter final : public Callback {
  public:
   MaintainStepCounter() { set_chief_only(false); }
 
+  ReportedScalars reports() const override { return no_scalars(); }
   void before_train() override;
   void after_run(RunContext&, const FetchedValues&) override {
     trainer().set_global_step(++*counter_);

@@ -26,6 +26,7 @@ class StopAtNaN final : public Callback {
     set_chief_only(false);
   }
 
+  ReportedScalars reports() const override { return no_scalars(); }
   void before_train() override;
   RunArgs before_run(RunContext& context) override;
   void after_run(RunContext& context, const FetchedValues& values) override;

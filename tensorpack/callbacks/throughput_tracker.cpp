@@ -4,6 +4,12 @@
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
+namespace {
+
+constexpr const char* kSamples = "Throughput (samples/sec)";
+constexpr const char* kSteps = "Throughput (steps/sec)";
+
+}  // namespace
 
 ThroughputTracker::ThroughputTracker(ThroughputTrackerOptions options) : options_(options) {
   TP_CHECK(options_.samples_per_step >= 0, "ThroughputTracker",
@@ -25,16 +31,20 @@ void ThroughputTracker::start() {
   first_step_ = global_step();
 }
 
+ReportedScalars ThroughputTracker::reports() const {
+  return {.names = {options_.samples_per_step > 0 ? kSamples : kSteps}, .are_all = true};
+}
+
 void ThroughputTracker::trigger() {
   const double seconds = timer_.seconds();
   const int64_t steps = global_step() - first_step_;
   if (steps == 0 || seconds <= 0) return;
   const double rate = static_cast<double>(steps) / seconds;
   if (options_.samples_per_step > 0) {
-    trainer().monitors().put_scalar("Throughput (samples/sec)",
+    trainer().monitors().put_scalar(kSamples,
                                     rate * static_cast<double>(options_.samples_per_step));
   } else {
-    trainer().monitors().put_scalar("Throughput (steps/sec)", rate);
+    trainer().monitors().put_scalar(kSteps, rate);
   }
   start();
 }

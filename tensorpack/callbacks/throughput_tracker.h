@@ -19,6 +19,7 @@ class ThroughputTracker final : public Callback {
  public:
   explicit ThroughputTracker(ThroughputTrackerOptions options = {});
 
+  ReportedScalars reports() const override;
   void before_train() override;
   void before_epoch() override { timer_.resume(); }
   void after_epoch() override { timer_.pause(); }

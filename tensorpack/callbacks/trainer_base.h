@@ -30,6 +30,17 @@ struct PredictionTowerOptions {
   std::optional<c10::Device> device = {};  ///< the graph's when empty
 };
 
+/// The scalars that callbacks report to the monitors.
+struct ReportedScalars {
+  /// Those that are known before training.
+  std::vector<std::string> names = {};
+  /// Whether there are no others.
+  bool are_all = false;
+};
+
+/// Of a callback that reports none.
+inline ReportedScalars no_scalars() { return {.are_all = true}; }
+
 /// The session of a training, from initialize() on, with the graph it runs. Predictors share it,
 /// and may outlive the trainer.
 struct SharedSession {
@@ -78,6 +89,10 @@ class TrainerBase {
   /// The scalars that are minimised, by the names its ops give them: those that StopAtNaN and
   /// others look at unless told otherwise.
   virtual std::vector<std::string> cost_names() const { return {"cost"}; }
+
+  /// What its callbacks report. Not known in full where a step is the trainer's own code, or a
+  /// callback does not say.
+  virtual ReportedScalars reported_scalars() const { return {}; }
 
   /// Says that the callback `owner` writes this file. Throws an Error if another one does already.
   void claim_file(const std::filesystem::path& file, const std::string& owner);

@@ -90,10 +90,15 @@ const std::vector<std::pair<int64_t, double>>& Monitors::get_history(
                    nearest_names(name));
 }
 
+std::set<std::string> Monitors::names() const {
+  std::set<std::string> names;
+  for (const auto& entry : history_) names.insert(entry.first);
+  return names;
+}
+
 std::string Monitors::nearest_names(const std::string& name) const {
-  std::vector<std::string> known;
-  for (const auto& entry : history_) known.push_back(entry.first);
-  return did_you_mean(name, known);
+  const std::set<std::string> known = names();
+  return did_you_mean(name, {known.begin(), known.end()});
 }
 
 void Monitors::claim(const std::string& name, const std::string& owner) {

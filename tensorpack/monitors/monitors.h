@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +49,8 @@ class Monitors {
   /// get_latest() does.
   const std::vector<std::pair<int64_t, double>>& get_history(const std::string& name) const;
   bool contains(const std::string& name) const { return history_.contains(name); }
+  /// Of the scalars that were reported.
+  std::set<std::string> names() const;
   /// For a message about a name that is not there: "Did you mean 'cost'?"
   std::string nearest_names(const std::string& name) const;
 

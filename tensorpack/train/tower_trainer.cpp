@@ -56,6 +56,7 @@ class DataWatch {
            static_cast<double>(stats_->depth_count - looks_before_);
   }
 
+  bool has_queue() const { return stats_ != nullptr; }
   const std::string& queue_name() const { return stats_->name; }
 
   /// Of the source and of the dataflow behind it.
@@ -101,6 +102,10 @@ class InputSourceCallback final : public Callback {
     is_checked_ = true;
     watch_.before_epoch();
   }
+  ReportedScalars reports() const override {
+    if (!watch_.has_queue()) return no_scalars();
+    return {.names = {watch_.queue_name() + "/queue_size"}, .are_all = true};
+  }
   void after_epoch() override { watch_.after_epoch(); }
   void trigger_epoch() override {
     const auto depth = watch_.mean_depth();
@@ -133,6 +138,7 @@ class InputSourceCallback final : public Callback {
 class SyncVariables final : public Callback {
  public:
   explicit SyncVariables(bool every_epoch) : every_epoch_(every_epoch) { set_chief_only(false); }
+  ReportedScalars reports() const override { return no_scalars(); }
   void setup_graph() override { count_ = graph().variables().size(); }
   void before_train() override {
     const auto copies = static_cast<int64_t>(sync());

@@ -88,6 +88,13 @@ void Trainer::set_processes(std::shared_ptr<ProcessGroup> processes) {
             processes_->size(), processes_->environment().launcher);
 }
 
+// A run_step() of its own may report anything.
+ReportedScalars Trainer::reported_scalars() const {
+  ReportedScalars scalars = callbacks_.reports();
+  if (!train_op_) scalars.are_all = false;
+  return scalars;
+}
+
 void Trainer::run_step() {
   TP_CHECK(static_cast<bool>(train_op_), "run_step",
            "the trainer does not know what a step is. Call set_train_op(), or override "

@@ -85,6 +85,7 @@ class Trainer : public TrainerBase {
   /// and whatever else was thrown, in each case after after_train() of every callback.
   void main_loop(const TrainOptions& options);
 
+  ReportedScalars reported_scalars() const override;
   std::map<std::string, std::string> callback_states() const override {
     return callbacks_.save_states();
   }

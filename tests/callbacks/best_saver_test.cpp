@@ -79,9 +79,22 @@ TEST_F(BestSaverTest, ANumberThatIsNoneBlocksNothing) {
   EXPECT_EQ(step_of("min-error"), 4);
 }
 
-TEST_F(BestSaverTest, AScalarThatIsNotReportedIsAWarning) {
-  EXPECT_THAT(train({report_errors({1}), MinSaver("errors", here_)}, 1),
-              HasSubstr("'errors' was not reported yet: nothing is saved. Did you mean 'error'?"));
+// What a CallbackFactory reports is known when it does.
+TEST_F(BestSaverTest, AScalarThatIsNotReportedIsAWarningAndThenAnError) {
+  std::string error;
+  const std::string log = stdout_of([&] {
+    try {
+      FakeTrainer({.steps_per_epoch = 2, .max_epoch = 2})
+          .train({report_errors({1, 2}), MinSaver("errors", here_)});
+    } catch (const Error& thrown) {
+      error = thrown.what();
+    }
+  });
+  EXPECT_THAT(log, HasSubstr("'errors' was not reported yet: nothing is saved. Did you mean "
+                             "'error'?"));
+  EXPECT_THAT(error,
+              HasSubstr("[MinSaver] the scalar 'errors' was never reported in this training. "
+                        "Did you mean 'error'?"));
   EXPECT_FALSE(fs::exists(dir_ / "min-errors.safetensors"));
 }
 

@@ -160,7 +160,10 @@ class Borrowed final : public Callback {
     callback_->attach(trainer());
     callback_->setup_graph();
   }
-  void before_train() override { callback_->before_train(); }
+  void before_train() override {
+    trainer().monitors().put_scalar("cost", 1);  // which some watch
+    callback_->before_train();
+  }
   void before_epoch() override { callback_->before_epoch(); }
   RunArgs before_run(RunContext& context) override { return callback_->before_run(context); }
   void after_run(RunContext& context, const FetchedValues& values) override {
@@ -179,6 +182,12 @@ class Borrowed final : public Callback {
   Callback* callback_;
 };
 
+// Which some watch.
+CallbackFactory report_cost() {
+  return CallbackFactory(
+      {.before_train = [](Callback& self) { self.trainer().monitors().put_scalar("cost", 1); }});
+}
+
 class CallbackContractTest : public testing::TestWithParam<Case> {
  protected:
   CallbackContractTest() {
@@ -196,6 +205,15 @@ TEST_P(CallbackContractTest, IsNamedAfterItsClass) {
 
 TEST_P(CallbackContractTest, SaysWhereItRuns) {
   EXPECT_EQ(callback_->chief_only(), GetParam().chief_only);
+}
+
+TEST_P(CallbackContractTest, SaysAllThatItReportsUnlessFunctionsOfTheUserDo) {
+  const std::set<std::string> others = {"CallbackFactory",
+                                        "GPUUtilizationTracker",  // all there are
+                                        "HookToCallback", "ProcessTensors", "StartProcOrThread"};
+  FakeTrainer trainer;
+  trainer.setup(std::move(callback_));
+  EXPECT_EQ(trainer.callbacks().reports().are_all, !others.contains(GetParam().name));
 }
 
 TEST_P(CallbackContractTest, ServesTwoTrainersOneAfterTheOther) {
@@ -243,9 +261,9 @@ TEST_P(CallbackContractTest, SurvivesEveryWayOfEnding) {
 TEST_P(CallbackContractTest, GoesOnFromItsOwnState) {
   stdout_of([&] {
     FakeTrainer first({.steps_per_epoch = 2, .max_epoch = 2});
-    first.train(std::move(callback_));
+    first.train({report_cost(), std::move(callback_)});
     FakeTrainer second({.steps_per_epoch = 2, .starting_epoch = 3, .max_epoch = 3});
-    second.setup(GetParam().make(dir_));
+    second.setup({report_cost(), GetParam().make(dir_)});
     second.callbacks().load_states(first.callback_states());
     EXPECT_EQ(second.callback_states(), first.callback_states());
     second.graph().global_step().tensor.fill_(4);

@@ -4,11 +4,16 @@
 
 #include <limits>
 
+#include "tensorpack/callbacks/best_saver.h"
 #include "tensorpack/callbacks/check_numerics.h"
+#include "tensorpack/callbacks/early_stopping.h"
 #include "tensorpack/callbacks/inference_runner.h"
 #include "tensorpack/callbacks/inference_stats.h"
 #include "tensorpack/callbacks/model_saver.h"
+#include "tensorpack/callbacks/scheduled_hyper_param_setter.h"
+#include "tensorpack/callbacks/stat_monitor_param_setter.h"
 #include "tensorpack/callbacks/stop_at_nan.h"
+#include "tensorpack/callbacks/trigger.h"
 #include "tensorpack/checkpoint/checkpoint_directory.h"
 #include "tensorpack/dataflow/from_generator.h"
 #include "tensorpack/dataflow/shuffle.h"
@@ -17,6 +22,7 @@
 #include "tensorpack/input_source/staging_input.h"
 #include "tensorpack/models/batch_norm.h"
 #include "tensorpack/session/session_init.h"
+#include "tensorpack/tower/summary.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/tower/tower_variable.h"
 #include "tensorpack/train/multi_gpu_trainers.h"
@@ -61,6 +67,59 @@ TEST(SharpEdgesTest, TwoInferenceRunnersThatReportOneScalarAreAnError) {
                      .steps_per_epoch = 1,
                      .max_epoch = 1}),
       "the scalar 'validation_cost' is reported by ScalarStats of 'InferenceTower' already");
+}
+
+// Trains beside callbacks that say what they report; returns the steps.
+int64_t steps_beside_validation(Owned<Callback> watcher) {
+  SimpleTrainer trainer;
+  trainer.setup_graph(
+      linear_inputs(), QueueInput(linear_data()),
+      [](const at::Tensor& x, const at::Tensor& y) {
+        const at::Tensor cost = linear_cost(x, y);
+        add_moving_summary("train_cost", cost);
+        return cost;
+      },
+      SGD({.lr = 0.1}));
+  OwnedList<Callback> callbacks;
+  callbacks.add(std::unique_ptr<Callback>(std::move(watcher)));
+  callbacks.add(PeriodicTrigger(InferenceRunner(linear_data(), {ScalarStats({"cost"})}),
+                                {.every_k_epochs = 2}));
+  callbacks.add(ScheduledHyperParamSetter("learning_rate", {{1, 0.1}}));
+  std::exception_ptr failure;
+  stdout_of([&] {
+    try {
+      trainer.train_with_defaults({.callbacks = std::move(callbacks),
+                                   .monitors = OwnedList<MonitorBase>(),
+                                   .steps_per_epoch = 2,
+                                   .max_epoch = 2});
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  });
+  if (failure) std::rethrow_exception(failure);
+  return trainer.global_step();
+}
+
+TEST(SharpEdgesTest, AMisspeltScalarIsAnErrorBeforeTheFirstStep) {
+  const TempDir dir;
+  const BestSaverOptions here{.checkpoint_dir = dir.path()};
+  const std::string message =
+      "no callback reports the scalar 'validaton_cost'. Did you mean 'validation_cost'?";
+  EXPECT_ERROR(steps_beside_validation(EarlyStopping({.stat_name = "validaton_cost"})),
+               "[EarlyStopping] " + message);
+  EXPECT_ERROR(steps_beside_validation(MinSaver("validaton_cost", here)), "[MinSaver] " + message);
+  EXPECT_ERROR(steps_beside_validation(
+                   PeriodicTrigger(MaxSaver("validaton_cost", here), {.every_k_epochs = 2})),
+               "[MaxSaver] " + message);
+  EXPECT_ERROR(steps_beside_validation(StatMonitorParamSetter(
+                   "learning_rate", {.stat_name = "validaton_cost",
+                                     .value_func = [](double lr) { return lr / 2; },
+                                     .last_k = 2})),
+               "[StatMonitorParamSetter] " + message);
+  for (const char* name :
+       {"validation_cost", "train_cost", "learning_rate", "QueueInput/queue_size"}) {
+    EXPECT_EQ(steps_beside_validation(EarlyStopping({.stat_name = name})), 4) << name;
+  }
 }
 
 TEST(SharpEdgesTest, AnEmptyDataPointIsNotTheEndOfTheData) {

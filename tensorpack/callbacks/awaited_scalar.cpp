@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/callbacks/awaited_scalar.h"
+
+#include <algorithm>
+#include <set>
+
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
+
+namespace tensorpack {
+namespace {
+
+std::string nearest_names(TrainerBase& trainer, const std::string& name) {
+  const std::vector<std::string> expected = trainer.reported_scalars().names;
+  std::set<std::string> known(expected.begin(), expected.end());
+  known.merge(trainer.monitors().names());
+  return did_you_mean(name, {known.begin(), known.end()});
+}
+
+}  // namespace
+
+// In other processes than the chief, callbacks that report are missing.
+void AwaitedScalar::check_before(TrainerBase& trainer) {
+  was_missing_ = false;
+  const ReportedScalars reported = trainer.reported_scalars();
+  if (!reported.are_all || !trainer.is_chief() || trainer.monitors().contains(name_)) return;
+  TP_CHECK(std::ranges::find(reported.names, name_) != reported.names.end(), owner_,
+           "no callback reports the scalar '{}'. {}", name_, nearest_names(trainer, name_));
+}
+
+bool AwaitedScalar::is_there(TrainerBase& trainer, const std::string& consequence) {
+  if (trainer.monitors().contains(name_)) return true;
+  was_missing_ = true;
+  log::warning("[{}] '{}' was not reported yet{}. {}", owner_, name_, consequence,
+               nearest_names(trainer, name_));
+  return false;
+}
+
+void AwaitedScalar::check_after(TrainerBase& trainer) const {
+  TP_CHECK(!was_missing_ || trainer.monitors().contains(name_), owner_,
+           "the scalar '{}' was never reported in this training. {}", name_,
+           nearest_names(trainer, name_));
+}
+
+}  // namespace tensorpack

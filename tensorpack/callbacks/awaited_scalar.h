@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "tensorpack/callbacks/trainer_base.h"
+
+namespace tensorpack {
+
+/// A scalar that the callback `owner` waits for, as somebody spelt it.
+class AwaitedScalar {
+ public:
+  AwaitedScalar(std::string owner, std::string name)
+      : owner_(std::move(owner)), name_(std::move(name)) {}
+
+  const std::string& name() const { return name_; }
+
+  /// In before_train(): throws an Error with the nearest names if it is known that nothing will
+  /// report the scalar.
+  void check_before(TrainerBase& trainer);
+  /// When the scalar is due: whether it was reported. Otherwise warns, and says what is not done.
+  bool is_there(TrainerBase& trainer, const std::string& consequence);
+  /// In after_train(): throws an Error if the scalar was due and was never reported.
+  void check_after(TrainerBase& trainer) const;
+
+ private:
+  std::string owner_;
+  std::string name_;
+  bool was_missing_ = false;
+};
+
+}  // namespace tensorpack
