@@ -25,7 +25,9 @@ constexpr std::chrono::seconds kLastChance{5};
 sigset_t watched_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+  for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
+    sigaddset(&set, signal);
+  }
   return set;
 }
 
@@ -101,7 +103,8 @@ class Job {
 
   void receive(int signal) {
     if (signal == SIGCHLD) return;
-    if (end_.signal == 0) {
+    const bool ends = signal != SIGUSR1;  // by which ranks save and go on
+    if (ends && end_.signal == 0) {
       end_.signal = signal;
       begin_grace();
     }

@@ -75,8 +75,8 @@ std::string remote_script(const RankCommand& command) {
   program += " &&";
   for (const std::string& word : command.words) program += " " + shell_word(word);
   const std::string script =
-      "trap : INT TERM HUP; exec 3<&0; "
-      "( trap '' INT TERM HUP; while read signal <&3; do kill -$signal 0; done; "
+      "trap : INT TERM HUP USR1 USR2; exec 3<&0; "
+      "( trap '' INT TERM HUP USR1 USR2; while read signal <&3; do kill -$signal 0; done; "
       "kill -TERM 0; sleep 5; kill -KILL 0 ) > /dev/null 2>&1 & "
       "watch=$!; { " +
       program + "; } < /dev/null 3<&-; status=$?; kill -KILL $watch 2> /dev/null; exit $status";
@@ -236,7 +236,7 @@ class Launcher {
       }
       if (missing.empty()) return true;
       for (int signal = signals_.next(); signal != 0; signal = signals_.next()) {
-        if (signal != SIGCHLD) return false;
+        if (signal != SIGCHLD && signal != SIGUSR1) return false;
       }
       if (Clock::now() >= until) {
         say("no answer from {} for {} s.", missing, options_.host_timeout);

@@ -158,7 +158,8 @@ void RankProcess::send(int signal) const {
   if (input_kind_ == RankInput::kSignals && signal != SIGKILL) {
     write_all(input_, fmt::format("{}\n", signal));
   } else {
-    kill(-pid_, signal);
+    // What a rank has started need not know the signal to save, which would kill it.
+    kill(signal == SIGUSR1 ? pid_ : -pid_, signal);
   }
 }
 

@@ -68,8 +68,8 @@ class RankProcess {
   int status() const { return status_.value_or(-1); }
   std::string describe_end() const;
 
-  /// To the process and all that it has started. A process that takes signals from its input gets
-  /// them there, but for SIGKILL.
+  /// To the process and all that it has started; SIGUSR1 to the process alone. A process that takes
+  /// signals from its input gets them there, but for SIGKILL.
   void send(int signal) const;
   /// Notes that it has ended, if it has.
   void collect();

@@ -131,6 +131,20 @@ TEST(LaunchTest, ASignalReachesEveryRankOnce) {
   EXPECT_THAT(tp->output(), AllOf(HasSubstr("[0] caught"), HasSubstr("[1] caught")));
 }
 
+TEST(LaunchTest, ARequestToSaveReachesEveryRankAndEndsNone) {
+  const auto tp = start({"-n", "2", "--grace", "0.1"},
+                        "trap 'echo saved' USR1; trap 'echo ended; exit 140' USR2; echo ready; "
+                        "while :; do sleep 0.05; done");
+  ASSERT_TRUE(tp->read_until("[0] ready"));
+  ASSERT_TRUE(tp->read_until("[1] ready"));
+  tp->send(SIGUSR1);
+  ASSERT_TRUE(tp->read_until("[0] saved"));
+  ASSERT_TRUE(tp->read_until("[1] saved"));
+  tp->send(SIGUSR2);
+  EXPECT_EQ(tp->wait(), 140);
+  EXPECT_THAT(tp->output(), AllOf(HasSubstr("[0] ended"), HasSubstr("[1] ended")));
+}
+
 TEST(LaunchTest, ASignalThatIsIgnoredEndsInAKill) {
   const auto tp = start({"-n", "1", "--grace", "0.1"},
                         "trap '' TERM; echo ready pid=$$; while :; do sleep 1; done");
