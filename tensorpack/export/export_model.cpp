@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "tensorpack/checkpoint/detail/malformed.h"
 #include "tensorpack/export/detail/program_function.h"
 #include "tensorpack/export/detail/program_recording.h"
 #include "tensorpack/export/program_file.h"
@@ -99,6 +100,16 @@ void check_outputs(const Op& op, const std::vector<std::string>& outputs) {
   }
 }
 
+// Operators of libraries that the model's program uses. Whether a file may call them is for the one
+// to say who loads it.
+std::vector<std::string> foreign_operators(const ExportedProgram& program) {
+  std::vector<std::string> names;
+  for (const ExportedNode& node : program.nodes) {
+    if (!node.op.starts_with("aten::")) names.push_back(node.op);
+  }
+  return names;
+}
+
 // Above all, the check of what no recording can see: decisions that host code took.
 void check_program(const ExportedProgram& program, const Op& op,
                    const std::vector<std::string>& outputs, int64_t size) {
@@ -112,7 +123,12 @@ void check_program(const ExportedProgram& program, const Op& op,
   const NamedTensors expected = op.run_body(inputs, outputs);
   const std::vector<at::Tensor> found = [&] {
     at::NoGradGuard no_grad;
-    return detail::ProgramFunction(program, at::kCPU)(taken);
+    try {
+      return detail::ProgramFunction(program, at::kCPU, foreign_operators(program))(taken);
+    } catch (const detail::Malformed& e) {
+      throw make_error(kWhere, "{}. Write the model without it, or run it by an OfflinePredictor.",
+                       e.what());
+    }
   }();
   for (size_t i = 0; i < outputs.size(); ++i) {
     const at::Tensor& value = expected.at(outputs[i]);

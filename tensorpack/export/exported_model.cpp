@@ -15,15 +15,16 @@
 namespace tensorpack {
 namespace {
 
-std::shared_ptr<const detail::ProgramFunction> function_of(const std::filesystem::path& path,
-                                                           const ExportedProgram& program,
-                                                           c10::Device device) {
+std::shared_ptr<const detail::ProgramFunction> function_of(
+    const std::filesystem::path& path, const ExportedProgram& program, c10::Device device,
+    const std::vector<std::string>& operators) {
   try {
-    return std::make_shared<const detail::ProgramFunction>(program, device);
+    return std::make_shared<const detail::ProgramFunction>(program, device, operators);
   } catch (const detail::Malformed& error) {
     throw make_error("load_exported_model",
                      "'{}' cannot be run: {}. Use the libtorch it was exported with, or export it "
-                     "again.",
+                     "again. Operators of other libraries are named in "
+                     "ExportedModelOptions::operators.",
                      path.string(), error.what());
   }
 }
@@ -42,7 +43,7 @@ ExportedModel load_exported_model(const std::filesystem::path& path, ExportedMod
   }
   std::vector<std::string> names;
   for (const ExportedOutput& output : program.outputs) names.push_back(output.name);
-  auto run = [function = function_of(path, program, device),
+  auto run = [function = function_of(path, program, device, options.operators),
               names](const std::vector<at::Tensor>& batch) {
     const std::vector<at::Tensor> outputs = (*function)(batch);
     for (size_t i = 0; i < outputs.size(); ++i) named(names[i], outputs[i]);

@@ -19,6 +19,9 @@ namespace tensorpack {
 struct ExportedModelOptions {
   c10::Device device = c10::kCPU;
   SessionOptions session = {};
+  /// Operators of other libraries that the file may call, too: "torchvision::roi_align". Name only
+  /// what may be called with any arguments.
+  std::vector<std::string> operators = {};
 };
 
 /// A model from a file. It is called, and may be shared by threads, as an OfflinePredictor.
@@ -48,7 +51,7 @@ class ExportedModel {
 };
 
 /// Reads a file that export_model() wrote. Throws an Error that names the file and what is wrong
-/// with it: damage, or an operator that this libtorch does not know.
+/// with it: damage, or an operator that this libtorch does not know or a file may not call.
 ExportedModel load_exported_model(const std::filesystem::path& path,
                                   ExportedModelOptions options = {});
 

@@ -6,7 +6,11 @@
 #include <ATen/core/jit_type.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+
 #include "tensorpack/checkpoint/detail/safetensors_header.h"
+#include "tensorpack/export/detail/allowed_operators.h"
+#include "tensorpack/export/detail/program_uses.h"
 #include "tensorpack/graph/operator_facts.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/find_operator.h"
@@ -34,6 +38,23 @@ bool is_optional_tensor(const c10::TypePtr& type) {
          type->expectRef<c10::OptionalType>().getElementType()->kind() == Kind::TensorType;
 }
 
+bool is_enumeration(Kind kind) {
+  return kind == Kind::ScalarTypeType || kind == Kind::LayoutType || kind == Kind::MemoryFormatType;
+}
+
+// libtorch takes enumerators as integers and does not check them.
+bool is_enumerator(const ExportedArgument& value, Kind kind) {
+  const auto* number = std::get_if<Extent>(&value);
+  if (number == nullptr || !number->is_fixed()) return false;
+  const int64_t last = kind == Kind::ScalarTypeType ? static_cast<int64_t>(c10::kBFloat16)
+                       : kind == Kind::LayoutType
+                           ? static_cast<int64_t>(c10::kStrided)
+                           : static_cast<int64_t>(c10::MemoryFormat::ChannelsLast3d);
+  if (number->offset < 0 || number->offset > last) return false;
+  return kind != Kind::ScalarTypeType ||
+         !c10::isQIntType(static_cast<c10::ScalarType>(number->offset));
+}
+
 // Whether an argument of this type can be made of the value.
 bool fits(const ExportedArgument& value, const c10::TypePtr& type) {
   const Kind kind = type->kind();
@@ -41,6 +62,7 @@ bool fits(const ExportedArgument& value, const c10::TypePtr& type) {
     return std::holds_alternative<std::monostate>(value) ||
            fits(value, type->expectRef<c10::OptionalType>().getElementType());
   }
+  if (is_enumeration(kind)) return is_enumerator(value, kind);
   if (kind == Kind::ListType) {
     const c10::TypePtr element = type->expectRef<c10::ListType>().getElementType();
     if (element->kind() == Kind::TensorType || is_optional_tensor(element)) {
@@ -62,11 +84,12 @@ bool fits(const ExportedArgument& value, const c10::TypePtr& type) {
   return std::holds_alternative<DeviceOfProgram>(value) && kind == Kind::DeviceObjType;
 }
 
-// Exported programs compute and have no state. Whatever else an operator does, a file must not make
-// it do.
-void check_operator(const ExportedNode& node, const c10::OperatorHandle& op) {
-  require(!draws_random_numbers(op) && !is_collective(op) && node.op != "aten::from_file",
-          "{} is not an operator that an exported program may have", tensorpack::describe(node));
+void check_operator(const ExportedNode& node, const c10::OperatorHandle& op,
+                    const std::vector<std::string>& more_operators) {
+  const bool is_named =
+      std::find(more_operators.begin(), more_operators.end(), node.op) != more_operators.end();
+  require(is_named || is_allowed(op), "{} is not an operator that an exported program may have",
+          tensorpack::describe(node));
   const auto& returns = op.schema().returns();
   require(returns.size() == node.results.size(), "{} has {} here and {} in the file",
           tensorpack::describe(node), counted(std::ssize(returns), "result"), node.results.size());
@@ -85,7 +108,8 @@ struct ProgramFunction::Call {
   std::vector<at::Tensor> values;
 };
 
-ProgramFunction::ProgramFunction(const ExportedProgram& program, c10::Device device)
+ProgramFunction::ProgramFunction(const ExportedProgram& program, c10::Device device,
+                                 const std::vector<std::string>& more_operators)
     : device_(device),
       unit_(program.unit),
       value_count_(program.values.size()),
@@ -98,13 +122,19 @@ ProgramFunction::ProgramFunction(const ExportedProgram& program, c10::Device dev
       numbers_.push_back({constant.id, constant.number});
     }
   }
-  for (const ExportedNode& node : program.nodes) steps_.push_back(make_step(node));
+  for (const ExportedNode& node : program.nodes) steps_.push_back(make_step(node, more_operators));
+  // A model that changes between calls is not the one that was exported.
+  const ProgramUses uses(program);
+  for (const ExportedConstant& constant : program.constants) {
+    require(!uses.is_written(constant.id), "it writes to its constant '{}'", constant.name);
+  }
   find_releases();
 }
 
-ProgramFunction::Step ProgramFunction::make_step(const ExportedNode& node) const {
+ProgramFunction::Step ProgramFunction::make_step(const ExportedNode& node,
+                                                 const std::vector<std::string>& more_operators) {
   const c10::OperatorHandle op = operator_of(node);
-  check_operator(node, op);
+  check_operator(node, op, more_operators);
   Step step{.op = op,
             .arguments = {},
             .results = node.results,
@@ -116,8 +146,11 @@ ProgramFunction::Step ProgramFunction::make_step(const ExportedNode& node) const
     const auto found = node.arguments.find(expected.name());
     if (found != node.arguments.end()) {
       ++given;
-      require(fits(found->second, expected.type()), "the argument '{}' of {} is not a {}",
+      require(fits(found->second, expected.real_type()), "the argument '{}' of {} is not a {}",
               expected.name(), step.description, expected.type()->str());
+      require(expected.name() != "pin_memory" || found->second != ExportedArgument(true),
+              "{} asks for pinned memory, which an exported program may not have",
+              step.description);
       step.arguments.push_back({expected.type(), found->second});
     } else {
       require(expected.default_value().has_value(), "{} has no argument '{}', which it needs here",
@@ -230,10 +263,19 @@ void ProgramFunction::run(const Step& step, Call& call) const {
     stack.push_back(argument.type == nullptr ? *schema[i].default_value()
                                              : value_of(argument.value, argument.type));
   }
+  if (const auto reason = reason_not_callable(step.op, stack)) {
+    throw make_error(
+        "exported model",
+        "{} cannot be run: {}. The data does not fit the model, or the file is damaged "
+        "or crafted.",
+        step.description, *reason);
+  }
   // t_() and the like change the tensor they are given: give them one of their own.
   if (changes_metadata(step.op)) stack[0] = at::alias(stack[0].toTensor());
   const c10::AutoGradMode grad_mode(step.grad_mode);
   step.op.callBoxed(&stack);
+  // A crafted file must not show what was in that memory before.
+  if (leaves_result_uninitialised(step.op.operator_name().name)) stack[0].toTensor().zero_();
   for (size_t i = 0; i < step.results.size(); ++i) {
     const ExportedResult& result = step.results[i];
     if (result.ids.empty()) continue;

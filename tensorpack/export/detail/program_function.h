@@ -16,9 +16,11 @@ namespace tensorpack::detail {
 /// be called by several threads at once.
 class ProgramFunction {
  public:
-  /// Finds the operators and brings the constants to the device. Throws Malformed, which names the
-  /// operator, where one is unknown or does not take these arguments.
-  ProgramFunction(const ExportedProgram& program, c10::Device device);
+  /// Finds the operators and brings the constants to the device. Operators are allowed by Note
+  /// [Operators of files] or named in `more_operators`. Throws Malformed, which names the operator,
+  /// where one is unknown, not allowed, or does not take these arguments.
+  ProgramFunction(const ExportedProgram& program, c10::Device device,
+                  const std::vector<std::string>& more_operators = {});
 
   /// One tensor per input; returns one per output.
   std::vector<at::Tensor> operator()(const std::vector<at::Tensor>& inputs) const;
@@ -46,7 +48,7 @@ class ProgramFunction {
   };
   struct Call;
 
-  Step make_step(const ExportedNode& node) const;
+  static Step make_step(const ExportedNode& node, const std::vector<std::string>& more_operators);
   void find_releases();
   int64_t batch_of(const std::vector<at::Tensor>& inputs) const;
   void run(const Step& step, Call& call) const;
