@@ -12,6 +12,7 @@
 #include <torch/version.h>
 
 #include <optional>
+#include <string>
 #include <thread>
 
 #define TENSORPACK_TORCH_AT_LEAST(major, minor) \
@@ -46,6 +47,21 @@ inline void synchronize(const c10::Event& event) {
   event.synchronize();
 #else
   while (!event.query()) std::this_thread::yield();
+#endif
+}
+
+/// Bytes that c10d's TCPStore answers with one zero byte: whether it has all of no keys. Empty
+/// where its protocol is not known.
+inline std::string tcp_store_question() {
+  const std::string no_keys(sizeof(uint64_t), '\0');
+#if TENSORPACK_TORCH_AT_LEAST(2, 2)
+  constexpr char kValidateAndCheck[] = {0, '\xce', '\xf7', '\x85', '\x3c', 5};
+  return std::string(kValidateAndCheck, sizeof(kValidateAndCheck)) + no_keys;
+#elif TENSORPACK_TORCH_AT_LEAST(2, 1)
+  return "";
+#else
+  constexpr char kCheck = 4;
+  return kCheck + no_keys;
 #endif
 }
 

@@ -4,6 +4,9 @@
 #include <ATen/ATen.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -21,6 +24,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::AllOf;
 using testing::AnyOf;
 using testing::Each;
 using testing::ElementsAre;
@@ -423,6 +427,76 @@ TEST(ProcessGroupTest, ARankZeroThatCannotBeReachedIsNamed) {
   elsewhere.master_address = "no-such-host.invalid";
   EXPECT_ERROR(ProcessGroup::create({.environment = elsewhere, .timeout = milliseconds(300)}),
                "the name 'no-such-host.invalid' is not known");
+}
+
+// What listens at a port and is no rank: calls `serve` with each connection.
+class ForeignService {
+ public:
+  explicit ForeignService(std::function<void(int fd)> serve)
+      : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<uint16_t>(port_));
+    EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(listen(fd_, 8), 0);
+    thread_ = std::thread([this, serve = std::move(serve)] {
+      for (int fd; (fd = accept(fd_, nullptr, nullptr)) >= 0;) {
+        connections_.push_back(fd);
+        serve(fd);
+      }
+    });
+  }
+  ~ForeignService() {
+    shutdown(fd_, SHUT_RDWR);  // ends accept()
+    thread_.join();
+    for (int fd : connections_) close(fd);
+    close(fd_);
+  }
+  ForeignService(const ForeignService&) = delete;
+  ForeignService& operator=(const ForeignService&) = delete;
+  int port() const { return port_; }
+
+ private:
+  const int port_ = free_port();
+  const int fd_;
+  std::vector<int> connections_;
+  std::thread thread_;
+};
+
+std::string error_of_joining(int port, milliseconds timeout) {
+  try {
+    ProcessGroup::create({.environment = place_of(1, 2, port), .timeout = timeout});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ProcessGroupTest, ASilentServiceAtThePortIsNamedAtTheTimeout) {
+  const ForeignService service([](int) {});
+  EXPECT_THAT(error_of_joining(service.port(), milliseconds(100)),
+              AllOf(HasSubstr("[rank 1 of 2] rank 0 at"), HasSubstr("within 0.1 s"),
+                    HasSubstr("it listens, but says nothing"), HasSubstr("MASTER_PORT")));
+}
+
+TEST(ProcessGroupTest, AServiceThatTalksIsQuoted) {
+  const ForeignService service([](int fd) { send(fd, "SSH-2.0-x\r\n", 11, MSG_NOSIGNAL); });
+  EXPECT_THAT(error_of_joining(service.port(), seconds(20)),
+              AllOf(HasSubstr("does not answer as it should"), HasSubstr("SSH-2.0-x\\x0d\\x0a")));
+}
+
+TEST(ProcessGroupTest, AServiceThatResetsTheConnectionIsNamed) {
+  const ForeignService service([](int fd) {
+    char first = 0;
+    recv(fd, &first, 1, 0);
+    const linger reset{.l_onoff = 1, .l_linger = 0};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    shutdown(fd, SHUT_RDWR);
+  });
+  EXPECT_THAT(error_of_joining(service.port(), seconds(20)),
+              AllOf(HasSubstr("does not answer as it should"),
+                    AnyOf(HasSubstr("closes the connection"), HasSubstr("reset by peer"))));
 }
 
 TEST(ProcessGroupTest, TwoJobsAtOnePortAreToldApart) {

@@ -85,17 +85,63 @@ class OneOperator {
 };
 
 TEST(AllowedOperatorsTest, NoOverloadOfADeniedFamilyIsAllowed) {
-  for (const char* family :
-       {"from_file", "set", "set_data", "resize", "resize_as", "_resize_output", "record_stream",
-        "pin_memory", "_pin_memory", "is_pinned", "segment_reduce", "_sparse_.*", "sparse_.*",
-        "to_sparse.*", "_nested_.*", "quantize_.*", "quantized_.*", "_empty_affine_quantized",
-        "dequantize", "fbgemm_.*", "_cudnn_.*", "cudnn_.*", "miopen_.*", "mkldnn_.*", "to_mkldnn",
-        "_index_put_impl", "embedding_renorm", "_foreach_.*", "_fused_.*", "_test_.*", "_foobar",
-        "_embedding_bag.*", "_ctc_loss", "_thnn_.*", "max_unpool.*", "_pack_padded_sequence",
-        "_copy_from.*", "to", "rand.*", "normal", "uniform", "bernoulli", "dropout", "rrelu.*",
-        "nonzero", "unique.*", "masked_select", "item", "_local_scalar_dense",
-        ".*pool.*_backward", ".*norm.*_backward", "embedding.*_backward", "_validate_.*",
-        "_cufft_.*", "_assert_async", "_coalesced", "requires_grad"}) {
+  for (const char* family : {"from_file",
+                             "set",
+                             "set_data",
+                             "resize",
+                             "resize_as",
+                             "_resize_output",
+                             "record_stream",
+                             "pin_memory",
+                             "_pin_memory",
+                             "is_pinned",
+                             "segment_reduce",
+                             "_sparse_.*",
+                             "sparse_.*",
+                             "to_sparse.*",
+                             "_nested_.*",
+                             "quantize_.*",
+                             "quantized_.*",
+                             "_empty_affine_quantized",
+                             "dequantize",
+                             "fbgemm_.*",
+                             "_cudnn_.*",
+                             "cudnn_.*",
+                             "miopen_.*",
+                             "mkldnn_.*",
+                             "to_mkldnn",
+                             "_index_put_impl",
+                             "embedding_renorm",
+                             "_foreach_.*",
+                             "_fused_.*",
+                             "_test_.*",
+                             "_foobar",
+                             "_embedding_bag.*",
+                             "_ctc_loss",
+                             "_thnn_.*",
+                             "max_unpool.*",
+                             "_pack_padded_sequence",
+                             "_copy_from.*",
+                             "to",
+                             "rand.*",
+                             "normal",
+                             "uniform",
+                             "bernoulli",
+                             "dropout",
+                             "rrelu.*",
+                             "nonzero",
+                             "unique.*",
+                             "masked_select",
+                             "item",
+                             "_local_scalar_dense",
+                             ".*pool.*_backward",
+                             ".*norm.*_backward",
+                             "embedding.*_backward",
+                             "_validate_.*",
+                             "_cufft_.*",
+                             "_assert_async",
+                             "_coalesced",
+                             "requires_grad"}) {
     const std::regex pattern("aten::" + std::string(family) + "_?");
     int overloads = 0;
     for (const c10::OperatorHandle& op : all_operators()) {
@@ -131,8 +177,10 @@ TEST(AllowedOperatorsTest, AFileCannotReadOrWriteFiles) {
   OneOperator from_file("aten::from_file");
   from_file.with("filename", path.string()).with("shared", true).integer("size", 4);
   OneOperator out("aten::from_file.out");
-  out.with("filename", path.string()).with("shared", true).integer("size", 4).tensor("out",
-                                                                                     at::ones({4}));
+  out.with("filename", path.string())
+      .with("shared", true)
+      .integer("size", 4)
+      .tensor("out", at::ones({4}));
   for (const OneOperator& crafted : {from_file, out}) {
     if (!try_find_operator(crafted.program().nodes[0].op)) continue;
     EXPECT_THAT([&] { crafted.run(); }, ThrowsMessage<Malformed>(HasSubstr("aten::from_file")));
@@ -156,12 +204,18 @@ TEST(AllowedOperatorsTest, ConstantsAreNotWritten) {
 
 TEST(AllowedOperatorsTest, MemoryOfOthersIsNotShown) {
   for (int i = 0; i < 8; ++i) at::full({1000}, 7);  // what the next one may be given
-  EXPECT_EQ(OneOperator("aten::empty.memory_format").integers("size", {1000}).run().count_nonzero().item<int64_t>(), 0);
+  EXPECT_EQ(OneOperator("aten::empty.memory_format")
+                .integers("size", {1000})
+                .run()
+                .count_nonzero()
+                .item<int64_t>(),
+            0);
 }
 
 TEST(AllowedOperatorsTest, NumbersThatStandForNothingAreRefused) {
   const auto zeros = [] { return OneOperator("aten::zeros").integers("size", {2}); };
-  EXPECT_EQ(zeros().integer("dtype", static_cast<int64_t>(at::kLong)).run().scalar_type(), at::kLong);
+  EXPECT_EQ(zeros().integer("dtype", static_cast<int64_t>(at::kLong)).run().scalar_type(),
+            at::kLong);
   for (int64_t dtype : {-1, 12, 18, 1000}) {
     EXPECT_THAT([&] { zeros().integer("dtype", dtype).run(); },
                 ThrowsMessage<Malformed>(HasSubstr("'dtype'")));
@@ -285,18 +339,14 @@ TEST(AllowedOperatorsTest, ViewsStayInTheirMemory) {
   EXPECT_THROW(
       OneOperator("aten::_unsafe_view").tensor("self", self).integers("size", {2, 4}).run(), Error);
   EXPECT_THROW(OneOperator("aten::view").tensor("self", self).integers("size", {7}).run(), Error);
-  EXPECT_THROW(OneOperator("aten::slice_scatter")
-                   .tensor("self", self)
-                   .tensor("src", at::ones({7}))
-                   .run(),
-               Error);
+  EXPECT_THROW(
+      OneOperator("aten::slice_scatter").tensor("self", self).tensor("src", at::ones({7})).run(),
+      Error);
 }
 
 at::Tensor doubled(const at::Tensor& x) { return x * 2; }
 
-TORCH_LIBRARY(tensorpack_test_of_export, library) {
-  library.def("doubled(Tensor x) -> Tensor");
-}
+TORCH_LIBRARY(tensorpack_test_of_export, library) { library.def("doubled(Tensor x) -> Tensor"); }
 TORCH_LIBRARY_IMPL(tensorpack_test_of_export, CPU, library) { library.impl("doubled", doubled); }
 
 TEST(AllowedOperatorsTest, OperatorsOfOtherLibrariesAreNamedByWhoLoadsTheFile) {

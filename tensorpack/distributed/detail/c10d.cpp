@@ -23,8 +23,10 @@
 #include <thread>
 #include <utility>
 
+#include "tensorpack/distributed/detail/network.h"
 #include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/torch_compat.h"
 
 namespace tensorpack::detail {
 
@@ -182,6 +184,15 @@ std::shared_ptr<SharedStore> open_store(const StoreOptions& options) {
   tcp.timeout = options.timeout;
   return std::make_shared<C10dStore>(c10::make_intrusive<c10d::PrefixStore>(
       options.prefix, c10::make_intrusive<c10d::TCPStore>(options.address, tcp)));
+}
+
+// TCPStore waits without a limit for an answer, and before 2.1 a thread of its own throws at what
+// it does not expect. So the first question is asked by a socket of ours.
+std::string reason_not_store(const std::string& address, int port,
+                             std::chrono::steady_clock::time_point deadline) {
+  const std::string question = tcp_store_question();
+  if (question.empty()) return "";
+  return check_answer(address, port, question, std::string(1, '\0'), deadline);
 }
 
 std::shared_ptr<SharedStore> local_store() {

@@ -38,8 +38,14 @@ struct StoreOptions {
   std::chrono::milliseconds timeout{};
 };
 
-/// Connects to the store at a port that listens already, or hosts it.
+/// Connects to the store at a port that listens already, or hosts it. Hangs, or ends the process,
+/// where something else listens: see reason_not_store().
 std::shared_ptr<SharedStore> open_store(const StoreOptions& options);
+
+/// Why what listens at the port is not a store; an empty text where it is one. Waits for its answer
+/// until `deadline`.
+std::string reason_not_store(const std::string& address, int port,
+                             std::chrono::steady_clock::time_point deadline);
 
 /// A store for one process.
 std::shared_ptr<SharedStore> local_store();

@@ -2,6 +2,7 @@
 #include "tensorpack/distributed/detail/network.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -11,7 +12,9 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <thread>
+#include <utility>
 
 namespace tensorpack::detail {
 
@@ -25,6 +28,7 @@ class Socket {
   ~Socket() {
     if (fd_ >= 0) close(fd_);
   }
+  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Socket(const Socket&) = delete;
   Socket& operator=(const Socket&) = delete;
   int fd() const { return fd_; }
@@ -48,18 +52,46 @@ Addresses resolve(const std::string& name, int port, int type, std::string* erro
   return {found, &freeaddrinfo};
 }
 
-/// Zero, or the errno of a try to connect within `at_most`.
-int try_connect(const addrinfo& address, std::chrono::milliseconds at_most) {
-  const Socket socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK);
+/// Whether something happens before the deadline; looks once in any case.
+bool wait_for(const Socket& socket, short events, Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  pollfd waiting{.fd = socket.fd(), .events = events, .revents = 0};
+  return poll(&waiting, 1, static_cast<int>(std::max<int64_t>(left.count(), 1))) > 0;
+}
+
+/// Zero, or the errno of a try to connect.
+int try_connect(const Socket& socket, const addrinfo& address, Clock::time_point deadline) {
   if (socket.fd() < 0) return errno;
   if (connect(socket.fd(), address.ai_addr, address.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
-  pollfd waiting{.fd = socket.fd(), .events = POLLOUT, .revents = 0};
-  if (poll(&waiting, 1, static_cast<int>(at_most.count())) <= 0) return ETIMEDOUT;
+  if (!wait_for(socket, POLLOUT, deadline)) return ETIMEDOUT;
   int error = 0;
   socklen_t size = sizeof(error);
   getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
   return error;
+}
+
+/// A connection; `error` says why there is none.
+std::optional<Socket> connect_to(const std::string& address, int port, Clock::time_point deadline,
+                                 std::string* error) {
+  const Addresses found = resolve(address, port, SOCK_STREAM, error);
+  for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
+    Socket socket(each->ai_family, SOCK_STREAM | SOCK_NONBLOCK);
+    const int status = try_connect(socket, *each, deadline);
+    if (status == 0) return socket;
+    *error = std::strerror(status);
+  }
+  return std::nullopt;
+}
+
+std::string printable(const std::string& bytes) {
+  std::string text;
+  for (const char byte : bytes) {
+    const bool is_plain = byte >= ' ' && byte <= '~';
+    text += is_plain ? std::string(1, byte)
+                     : fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+  }
+  return text;
 }
 
 }  // namespace
@@ -68,16 +100,31 @@ std::string wait_for_port(const std::string& address, int port, Clock::time_poin
   constexpr std::chrono::milliseconds kBetweenTries{50};
   std::string error;
   for (;;) {
-    const Addresses found = resolve(address, port, SOCK_STREAM, &error);
-    for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-      const int status = try_connect(*each, std::max(left, std::chrono::milliseconds(1)));
-      if (status == 0) return "";
-      error = std::strerror(status);
-    }
+    if (connect_to(address, port, deadline, &error)) return "";
     if (Clock::now() >= deadline) return error.empty() ? "it has no address" : error;
     std::this_thread::sleep_for(kBetweenTries);
   }
+}
+
+std::string check_answer(const std::string& address, int port, const std::string& question,
+                         const std::string& expected, Clock::time_point deadline) {
+  std::string error;
+  const auto socket = connect_to(address, port, deadline, &error);
+  if (!socket) return error;
+  if (send(socket->fd(), question.data(), question.size(), MSG_NOSIGNAL) < 0) {
+    return std::strerror(errno);
+  }
+  constexpr size_t kMoreThanExpected = 16;
+  std::string answer;
+  while (answer.size() < expected.size()) {
+    if (!wait_for(*socket, POLLIN, deadline)) return "it listens, but says nothing";
+    char bytes[kMoreThanExpected];
+    const ssize_t count = recv(socket->fd(), bytes, sizeof(bytes), 0);
+    if (count < 0) return std::strerror(errno);
+    if (count == 0) return "it closes the connection";
+    answer.append(bytes, static_cast<size_t>(count));
+  }
+  return answer == expected ? "" : "it says \"" + printable(answer) + "\"";
 }
 
 std::string local_address_towards(const std::string& address, int port) {

@@ -171,14 +171,23 @@ class Rendezvous {
         "there, whether the address is right as seen from {}, and whether a firewall is between "
         "them.",
         who, meeting_point(), seconds_of(timeout_), why, host_name());
+    // The answer takes a moment, also of a rank 0 that came just before the deadline.
+    const auto until = std::max(deadline_, Clock::now() + std::chrono::seconds(1));
+    check_store(who, reason_not_store(place_.master_address, place_.master_port, until));
     try {
       return open(/*host=*/false);
     } catch (const std::exception& error) {
-      throw make_error(where(),
-                       "{} at {} does not answer as it should: {}. Is that port of another "
-                       "program? Set MASTER_PORT to another one.",
-                       who, meeting_point(), reason(error));
+      check_store(who, reason(error));
+      throw;
     }
+  }
+
+  void check_store(const std::string& who, const std::string& why_not) const {
+    TP_CHECK(
+        why_not.empty(), where(),
+        "{} at {} does not answer as it should within {}: {}. Is that port of another program? "
+        "Set MASTER_PORT to another one.",
+        who, meeting_point(), seconds_of(timeout_), why_not);
   }
 
   void announce(SharedStore& store, const std::string& address) const {

@@ -137,9 +137,7 @@ class Call {
 
 using Reason = std::optional<std::string>;
 
-Reason unless(bool condition, const char* reason) {
-  return condition ? Reason() : Reason(reason);
-}
+Reason unless(bool condition, const char* reason) { return condition ? Reason() : Reason(reason); }
 
 bool has_elements(const at::Tensor& tensor, int64_t count) {
   return !tensor.defined() || tensor.numel() == count;
@@ -183,8 +181,7 @@ Reason check_padding(const Call& call) {
 
 Reason check_shuffle(const Call& call) {
   constexpr int64_t kMost = 1 << 16;
-  const int64_t factor =
-      std::max(call.integer("upscale_factor"), call.integer("downscale_factor"));
+  const int64_t factor = std::max(call.integer("upscale_factor"), call.integer("downscale_factor"));
   return unless(factor > 0 && factor <= kMost, "its factor is out of range");
 }
 
@@ -247,8 +244,8 @@ Reason check_weight_norm(const Call& call) {
   const at::Tensor v = call.tensor("v");
   const at::Tensor g = call.tensor("g");
   const int64_t dim = call.integer("dim");
-  return unless(v.numel() > 0 && (dim == 0 || dim == v.dim() - 1) &&
-                    g.numel() == v.size(dim) && g.scalar_type() == v.scalar_type(),
+  return unless(v.numel() > 0 && (dim == 0 || dim == v.dim() - 1) && g.numel() == v.size(dim) &&
+                    g.scalar_type() == v.scalar_type(),
                 "its lengths do not fit its directions");
 }
 
