@@ -72,13 +72,16 @@ requires(!std::same_as<std::remove_cvref_t<F>, TowerFunc>) TowerFunc::TowerFunc(
     static_assert(arity != kAnyArity,
                   "This tower function can be called with different numbers of tensors. Name its "
                   "parameters, or take one const std::vector<Tensor>&.");
-    arity_ = arity;
-    function_ = [function = std::move(function)](const std::vector<at::Tensor>& inputs) mutable {
-      return [&]<size_t... I>(std::index_sequence<I...>) {
-        return detail::outputs_of([&]() -> decltype(auto) { return function(inputs[I]...); });
-      }
-      (std::make_index_sequence<static_cast<size_t>(arity)>{});
-    };
+    // Clang goes on after a failed assertion, and would build a sequence of 2^64 - 2 numbers.
+    if constexpr (arity >= 0) {
+      arity_ = arity;
+      function_ = [function = std::move(function)](const std::vector<at::Tensor>& inputs) mutable {
+        return [&]<size_t... I>(std::index_sequence<I...>) {
+          return detail::outputs_of([&]() -> decltype(auto) { return function(inputs[I]...); });
+        }
+        (std::make_index_sequence<static_cast<size_t>(arity)>{});
+      };
+    }
   }
 }
 
