@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/monitors/json_writer.h"
 
+#include <fmt/format.h>
+
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -54,25 +56,46 @@ std::optional<json> parse_list(const std::string& text) {
 
 void strip_end(std::string& text) { text.resize(text.find_last_not_of(" \n\r,") + 1); }
 
+struct Statistics {
+  std::optional<json> list = {};
+  bool was_cut_off = false;
+};
+
 // The list that `text` holds, or held before it was cut off.
-std::optional<json> recover_list(std::string text) {
-  if (auto list = parse_list(text)) return list;
+Statistics recover_list(std::string text) {
+  if (auto list = parse_list(text)) return {std::move(list)};
   strip_end(text);
-  if (auto list = parse_list(text + "]")) return list;
+  if (auto list = parse_list(text + "]")) return {std::move(list), true};
   text.resize(std::min(text.size(), text.rfind('\n')));
   strip_end(text);
-  return parse_list(text + "]");
+  return {parse_list(text + "]"), true};
 }
 
-std::optional<json> load_list(const fs::path& path) {
+Statistics load_statistics(const fs::path& path) {
   std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) return std::nullopt;
+  if (!fs::is_regular_file(path, ignored)) return {};
   try {
     return recover_list(read_file(path));
   } catch (const Error& error) {
     log::warning("{}", error.what());
-    return std::nullopt;
+    return {};
   }
+}
+
+// What the writer goes on from: says so where rows are lost.
+std::optional<json> list_to_continue(const fs::path& path) {
+  Statistics found = load_statistics(path);
+  if (found.list && found.was_cut_off) {
+    const json last = found.list->empty() ? json() : found.list->back();
+    log::warning(
+        "[JSONWriter] '{}' was cut off: {}. What came after that is lost. Was the disk full?",
+        path.string(),
+        last.is_object() ? fmt::format("its last whole row is of step {} in epoch {}",
+                                       dump(last.value("global_step", json())),
+                                       dump(last.value("epoch_num", json())))
+                         : "it has no whole row");
+  }
+  return std::move(found.list);
 }
 
 std::optional<int64_t> last_epoch(const std::optional<json>& list) {
@@ -92,7 +115,7 @@ bool ends_well(std::fstream& file) {
 void append(const fs::path& path, const json& object) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   if (!file || !ends_well(file)) {  // new, cut off, or written by others
-    std::optional<json> list = load_list(path);
+    std::optional<json> list = list_to_continue(path);
     if (!list && file.is_open() && fs::file_size(path) > 0) {
       log::warning("[JSONWriter] '{}' is no list any more: moved to '{}'.", path.string(),
                    move_away(path).string());
@@ -135,7 +158,7 @@ fs::path stats_file(const std::optional<fs::path>& dir) {
 }  // namespace
 
 std::optional<json> JSONWriter::load_existing_json(const std::optional<fs::path>& dir) {
-  return load_list(stats_file(dir));
+  return load_statistics(stats_file(dir)).list;
 }
 
 std::optional<int64_t> JSONWriter::load_existing_epoch_number(const std::optional<fs::path>& dir) {
@@ -165,7 +188,7 @@ void JSONWriter::before_train(const LoopState& loop) {
 }
 
 void JSONWriter::continue_or_move(const LoopState& loop) {
-  const std::optional<json> list = load_list(path_);
+  const std::optional<json> list = list_to_continue(path_);
   if (list && list->empty()) return;
   const std::optional<int64_t> epoch = last_epoch(list);
   if (epoch != loop.starting_epoch - 1 && !cut_back(list, loop)) {

@@ -15,7 +15,9 @@
 namespace tensorpack {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class JSONWriterTest : public testing::Test {
  protected:
@@ -183,10 +185,29 @@ TEST_F(JSONWriterTest, AFileCutOffAnywhereLosesOnlyItsLastObject) {
 TEST_F(JSONWriterTest, ContinuesAFileThatWasCutOff) {
   const std::string whole = kOneEpoch;
   write_file_atomically(path_, whole.substr(0, whole.size() - 8));
-  train_quietly(2, 2);
+  EXPECT_THAT(train_quietly(2, 2), HasSubstr("its last whole row is of step 1 in epoch 1"));
   EXPECT_EQ(list().size(), 3u);
   EXPECT_EQ(list()[0]["global_step"], 1);
   EXPECT_EQ(list()[1]["global_step"], 3);
+}
+
+TEST_F(JSONWriterTest, SaysWhatAFileThatWasCutOffHasLost) {
+  train_quietly(1, 9);
+  const std::string whole = read_file(path_);
+  EXPECT_THAT(train_quietly(10, 10), Not(HasSubstr("cut off")));
+  write_file_atomically(path_, whole.substr(0, whole.find("},") + 1));
+  EXPECT_THAT(train_quietly(10, 10), AllOf(HasSubstr("stats.json' was cut off"),
+                                           HasSubstr("of step 1 in epoch 1"), HasSubstr("lost")));
+  write_file_atomically(path_, "[\n{\"cost");
+  EXPECT_THAT(train_quietly(10, 10), HasSubstr("was cut off: it has no whole row"));
+  JSONWriter writer({.path = path_});
+  EXPECT_THAT(stdout_of([&] {
+                writer.before_train({.starting_epoch = 11});
+                write_file_atomically(path_, whole.substr(0, whole.size() - 3));
+                writer.process_scalar("x", 1, {});
+                writer.trigger_epoch({});
+              }),
+              HasSubstr("was cut off"));
 }
 
 TEST_F(JSONWriterTest, LoadsTheLastEpochNumber) {
