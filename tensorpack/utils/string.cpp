@@ -96,6 +96,18 @@ std::string humanize_bytes(std::uint64_t bytes) {
   return fmt::format("{:.4g} {}", value, kUnits[unit]);
 }
 
+std::string printable(std::string_view bytes) {
+  std::string text;
+  for (const char byte : bytes) {
+    if (byte >= ' ' && byte <= '~') {
+      text += byte;
+    } else {
+      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+    }
+  }
+  return text;
+}
+
 std::optional<std::int64_t> parse_integer(std::string_view text) {
   std::int64_t value = 0;
   const char* end = text.data() + text.size();

@@ -28,6 +28,9 @@ std::string humanize_time(double seconds);
 /// Says a size in binary units: "512 B", "1.5 GiB".
 std::string humanize_bytes(std::uint64_t bytes);
 
+/// Bytes for a message: what is no ASCII that can be printed becomes "\x0a".
+std::string printable(std::string_view bytes);
+
 /// The integer that `text` is, as std::to_string() writes it; nothing for any other text.
 std::optional<std::int64_t> parse_integer(std::string_view text);
 

@@ -5,13 +5,16 @@
 #ifdef TENSORPACK_HAS_ZEROMQ
 #include <gmock/gmock.h>
 #include <pthread.h>
+#include <zmq.h>
 
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <random>
 #include <thread>
 
+#include "tensorpack/dataflow/format/serialize.h"
 #include "tensorpack/dataflow/map.h"
 #include "tensorpack/dataflow/prefetch.h"
 #include "tensorpack/dataflow/value.h"
@@ -19,6 +22,7 @@
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/stop_flag.h"
 #include "tests/dataflow/numbers.h"
+#include "tests/support/capture.h"
 #include "tests/support/leftovers.h"
 
 namespace tensorpack::test {
@@ -27,6 +31,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::ThrowsMessage;
 
 // Sends on a thread, which ends with it.
@@ -122,6 +127,43 @@ TEST_F(RemoteTest, DifferentDatapointsAreAnError) {
   EXPECT_THAT([&] { flow.next(); },
               ThrowsMessage<Error>(AllOf(HasSubstr("{Float in 2 dimensions}"),
                                          HasSubstr("the first one was {Float in 1 dimension}"))));
+}
+
+TEST_F(RemoteTest, BytesThatAreNoDatapointAreLeftOutWithAWarning) {
+  auto flow = receiver();
+  void* context = zmq_ctx_new();
+  void* stranger = zmq_socket(context, ZMQ_PUSH);
+  ASSERT_EQ(zmq_connect(stranger, address().c_str()), 0);
+  std::mt19937 random(1);
+  std::vector<std::string> messages = {"GET / HTTP/1.1\r\n", "", "TPDP"};
+  const std::string whole = serialize({number(1)});
+  messages.push_back(whole.substr(0, whole.size() - 1));
+  for (int i = 0; i < 40; ++i) {
+    std::string bytes(random() % 200, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    messages.push_back(bytes);
+  }
+  for (const std::string& message : messages) {
+    ASSERT_EQ(zmq_send(stranger, message.data(), message.size(), 0), message.size());
+  }
+  ASSERT_EQ(zmq_send(stranger, whole.data(), whole.size(), 0), whole.size());
+  const std::string text = stdout_of([&] { EXPECT_THAT(values(flow, 1), ElementsAre(1)); });
+  EXPECT_THAT(text, AllOf(HasSubstr("message of 16 bytes"), HasSubstr("GET / HTTP/1.1\\x0d\\x0a"),
+                          HasSubstr("32 like it"), Not(HasSubstr("31 like it"))));
+  zmq_close(stranger);
+  zmq_ctx_term(context);
+}
+
+TEST_F(RemoteTest, BytesThatAreNoDatapointsDoNotEndTheWait) {
+  RemoteDataZMQ flow({address()}, {.timeout_seconds = 0.2});
+  void* context = zmq_ctx_new();
+  void* stranger = zmq_socket(context, ZMQ_PUSH);
+  ASSERT_EQ(zmq_connect(stranger, address().c_str()), 0);
+  ASSERT_EQ(zmq_send(stranger, "x", 1, 0), 1);
+  EXPECT_THAT([&] { stdout_of([&] { flow.next(); }); },
+              ThrowsMessage<Error>(HasSubstr("nothing came to")));
+  zmq_close(stranger);
+  zmq_ctx_term(context);
 }
 
 TEST_F(RemoteTest, TooLargeDatapointsAreRefusedAtTheSender) {

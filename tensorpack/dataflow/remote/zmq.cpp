@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <fstream>
@@ -194,26 +195,50 @@ struct RemoteDataZMQ::Impl {
         options(std::move(o)),
         socket("RemoteDataZMQ", zmq::socket_type::pull, a, options.bind, options.zmq) {}
 
-  // Waits for a message; nullopt when this thread is to end.
-  std::optional<zmq::message_t> receive() {
-    zmq::message_t message;
-    if (socket->recv(message, zmq::recv_flags::dontwait)) return message;
-    const Timer timer;
+  // Waits for a datapoint; nullopt when this thread is to end.
+  std::optional<DataPoint> receive() {
     constexpr double kTellAfter = 10;
+    std::optional<Timer> timer;  // most datapoints are there already
     bool has_told = false;
-    while (!socket->recv(message, zmq::recv_flags::dontwait)) {
+    zmq::message_t message;
+    while (true) {
+      if (socket->recv(message, zmq::recv_flags::dontwait)) {
+        if (auto point = datapoint_of(message)) return point;
+      }
       if (const int signal = pending_signal()) throw Interrupted(signal);
       if (stop_requested()) return std::nullopt;
-      TP_CHECK(options.timeout_seconds <= 0 || timer.seconds() < options.timeout_seconds,
+      if (!timer) timer.emplace();
+      TP_CHECK(options.timeout_seconds <= 0 || timer->seconds() < options.timeout_seconds,
                "RemoteDataZMQ", "nothing came to '{}' for {} s. Are the senders running?",
                addresses, options.timeout_seconds);
-      if (!has_told && timer.seconds() > kTellAfter) {
+      if (!has_told && timer->seconds() > kTellAfter) {
         has_told = true;
         log::warning("RemoteDataZMQ waits for data at '{}'.", addresses);
       }
       wait_for(*socket, ZMQ_POLLIN);
     }
-    return message;
+  }
+
+  // Nothing for what no sender of ours sends: another program, or somebody who disturbs, does not
+  // end a training.
+  std::optional<DataPoint> datapoint_of(zmq::message_t& message) {
+    constexpr size_t kShown = 16;
+    const std::string beginning(message.data<char>(), std::min(message.size(), kShown));
+    const size_t size = message.size();
+    try {
+      return deserialize(bytes_of(std::move(message)), "RemoteDataZMQ '" + addresses + "'");
+    } catch (const Error& error) {
+      ++malformed;
+      const bool is_power_of_two = (malformed & (malformed - 1)) == 0;
+      if (is_power_of_two) {
+        log::warning(
+            "{} The message of {}, which begins with \"{}\", is left out; there have been {} like "
+            "it. Is another program sending to that address?",
+            error.what(), counted(static_cast<int64_t>(size), "byte"), printable(beginning),
+            malformed);
+      }
+      return std::nullopt;
+    }
   }
 
   void check_layout(const DataPoint& point) {
@@ -228,6 +253,7 @@ struct RemoteDataZMQ::Impl {
   RemoteDataOptions options;
   Socket socket;
   std::string layout;
+  int64_t malformed = 0;  // messages that are no datapoints
 };
 
 RemoteDataZMQ::RemoteDataZMQ(std::vector<std::string> addresses, RemoteDataOptions options)
@@ -236,11 +262,8 @@ RemoteDataZMQ::RemoteDataZMQ(RemoteDataZMQ&&) noexcept = default;
 RemoteDataZMQ::~RemoteDataZMQ() = default;
 
 std::optional<DataPoint> RemoteDataZMQ::next() {
-  auto message = impl_->receive();
-  if (!message) return std::nullopt;
-  DataPoint point =
-      deserialize(bytes_of(std::move(*message)), "RemoteDataZMQ '" + impl_->addresses + "'");
-  impl_->check_layout(point);
+  auto point = impl_->receive();
+  if (point) impl_->check_layout(*point);
   return point;
 }
 

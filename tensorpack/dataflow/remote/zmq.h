@@ -64,7 +64,8 @@ struct RemoteDataOptions {
 /// and cannot go back.
 ///
 /// All datapoints must be alike: the same number of components, of the same types and dimensions as
-/// in the first. One that is not is an Error.
+/// in the first. One that is not is an Error. Messages that are no datapoints are left out, with a
+/// warning.
 class RemoteDataZMQ final : public DataFlow {
  public:
   explicit RemoteDataZMQ(std::vector<std::string> addresses, RemoteDataOptions options = {});

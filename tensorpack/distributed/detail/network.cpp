@@ -2,7 +2,6 @@
 #include "tensorpack/distributed/detail/network.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -15,6 +14,8 @@
 #include <optional>
 #include <thread>
 #include <utility>
+
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack::detail {
 
@@ -82,16 +83,6 @@ std::optional<Socket> connect_to(const std::string& address, int port, Clock::ti
     *error = std::strerror(status);
   }
   return std::nullopt;
-}
-
-std::string printable(const std::string& bytes) {
-  std::string text;
-  for (const char byte : bytes) {
-    const bool is_plain = byte >= ' ' && byte <= '~';
-    text += is_plain ? std::string(1, byte)
-                     : fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
-  }
-  return text;
 }
 
 }  // namespace
