@@ -4,6 +4,7 @@
 //
 //   bench_engine_peer <model> <threads>
 #include <ATen/Parallel.h>
+#include <ATen/core/ivalue.h>  // as in tensorpack.h
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
 

@@ -3,6 +3,7 @@
 //   bench_ranks <model> <bytes of a bucket> [<rate of the network, as tc takes it>]
 // The first answers as PeerProcess expects, the second does the same: `<n>`, the seconds of n
 // steps; `sum <bytes>`, the seconds of a sum of so many bytes over both.
+#include <ATen/core/ivalue.h>  // as in tensorpack.h
 #include <sched.h>
 #include <unistd.h>
 
