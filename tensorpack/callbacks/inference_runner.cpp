@@ -122,8 +122,10 @@ void InferenceRunner::before_train() {
   if (towers_.size() > 1) {
     team_ = std::make_unique<WorkerTeam>("inference", towers_.size());
     sessions_.clear();
+    SessionOptions options = trainer().sess().options();
+    options.exclusive = false;  // they run at the same time, while training does not go on
     for (size_t i = 0; i < towers_.size(); ++i) {
-      sessions_.push_back(std::make_unique<Session>(graph(), trainer().sess().options()));
+      sessions_.push_back(std::make_unique<Session>(graph(), options));
     }
   }
   input_.start();

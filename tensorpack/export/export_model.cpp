@@ -14,10 +14,10 @@
 #include "tensorpack/graph/passes/passes.h"
 #include "tensorpack/graph/record_op.h"
 #include "tensorpack/graph/state_guard.h"
+#include "tensorpack/session/function_scope.h"
 #include "tensorpack/tower/define_tower.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/string.h"
-#include "tensorpack/utils/thread_frame.h"
 
 namespace tensorpack {
 namespace {
@@ -180,10 +180,9 @@ ExportedProgram export_program(PredictConfig config) {
   const std::vector<std::string>& outputs = checked.output_names();
   check_outputs(op, outputs);
 
-  const FreshFrame frame;
-  const WithoutOneDnn portable;
-  const TowerPrecision precision(config.session.precision);
+  const FunctionScope scope(config.session.precision);
   const StateGuard guard(graph, {op.state().generator});
+  const WithoutOneDnn portable;
   std::vector<Trace> traces;
   for (int64_t batch : detail::kRecordedBatches) {
     const std::vector<at::Tensor> inputs = batch_of(op.inputs(), batch * unit);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <typeindex>
@@ -66,6 +67,13 @@ class Graph {
   VariableStore& variables() { return variables_; }
   const VariableStore& variables() const { return variables_; }
 
+  /// Keeps sessions from running ops while the returned lock lives: hold it to read or write
+  /// variables on the host while other threads may run ops, as predictors of a training do. A
+  /// thread may lock twice. Do not run ops meanwhile, and do not wait for a thread that does.
+  [[nodiscard]] std::unique_lock<std::recursive_mutex> lock_variables() const {
+    return std::unique_lock(variables_mutex_);
+  }
+
   /// Counts hooked runs; an int64 on the CPU, saved with the model.
   Variable& global_step() { return *global_step_; }
 
@@ -120,6 +128,7 @@ class Graph {
   uint64_t seed_;
   std::map<std::string, at::Generator> generators_;
   VariableStore variables_;
+  mutable std::recursive_mutex variables_mutex_;
   Variable* global_step_ = nullptr;
   std::vector<Op> ops_;
   std::map<std::type_index, std::shared_ptr<void>> attachments_;

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "tensorpack/graph/input_feeder.h"
 #include "tensorpack/graph/named_tensors.h"
 #include "tensorpack/graph/tensor_spec.h"
 
@@ -26,10 +27,6 @@ class Graph;
 /// returns the tensors that can be fetched.
 using OpBody = std::function<NamedTensors(const std::vector<at::Tensor>& inputs)>;
 
-/// Where the inputs of an op come from in a run that feeds none: one tensor per input; nullopt when
-/// the data has ended.
-using InputFeeder = std::function<std::optional<std::vector<at::Tensor>>()>;
-
 /// Something a session can run: a function that is recorded as a program, several ops in order or
 /// at once, or a plain host function. A cheap handle; copies name the same op.
 class Op {
@@ -38,7 +35,8 @@ class Op {
 
   /// A host function: run as it is, never recorded.
   static Op host(std::string name, std::function<void()> function);
-  /// Runs the members one after another, as one evaluation.
+  /// Runs the members one after another, as one evaluation. The batches of all members are taken
+  /// before the first one runs.
   static Op group(std::string name, std::vector<Op> members);
   /// Runs recorded functions at once, each on a thread of its own that stays. What they exchange
   /// goes through `exchange`, in which they have the numbers of their places here. An input that is

@@ -59,8 +59,15 @@ class StateGuard::Watch final : public OperatorWatch {
   std::mutex mutex_;  // autograd may have threads of its own
 };
 
+std::unique_lock<std::recursive_mutex> lock_preparation() {
+  static std::recursive_mutex mutex;
+  return std::unique_lock(mutex);
+}
+
 StateGuard::StateGuard(Graph& graph, const std::vector<at::Generator>& generators)
-    : watch_(std::make_shared<Watch>(graph)) {
+    : preparation_(lock_preparation()),
+      variables_(graph.lock_variables()),
+      watch_(std::make_shared<Watch>(graph)) {
   watch_->state.save(at::detail::getDefaultCPUGenerator());
   for (const at::Generator& generator : generators) {
     if (generator.defined()) watch_->state.save(generator);

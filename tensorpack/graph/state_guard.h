@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -15,9 +16,14 @@ namespace tensorpack {
 
 class Graph;
 
+/// Building, recording and verifying change generators and settings of the process: one thread at a
+/// time does so, in all graphs. A thread that also locks the variables of a graph does that second.
+[[nodiscard]] std::unique_lock<std::recursive_mutex> lock_preparation();
+
 /// Puts back, when it is destroyed, what was changed on this thread while it lived: the variables
 /// of the graph that operators wrote, saved before the first write to each, and `generators` with
-/// libtorch's default one of the CPU. A variable made meanwhile goes back to its first value.
+/// libtorch's default one of the CPU. A variable made meanwhile goes back to its first value. While
+/// it lives, no other thread prepares ops, or runs ops of this graph.
 class [[nodiscard]] StateGuard {
  public:
   explicit StateGuard(Graph& graph, const std::vector<at::Generator>& generators = {});
@@ -39,6 +45,8 @@ class [[nodiscard]] StateGuard {
 
  private:
   class Watch;
+  std::unique_lock<std::recursive_mutex> preparation_;
+  std::unique_lock<std::recursive_mutex> variables_;
   std::shared_ptr<Watch> watch_;
   std::optional<WatchScope> scope_;
 };

@@ -33,7 +33,9 @@ TowerOptions tower_options(const std::vector<c10::Device>& devices, size_t index
 // A session of its own for every tower: two of them do not wait for each other.
 OfflinePredictor make_predictor(const std::shared_ptr<Graph>& graph, const TowerHandle& tower,
                                 const PredictConfig& config) {
-  auto session = std::make_shared<Session>(*graph, config.session);
+  SessionOptions options = config.session;
+  options.exclusive = false;
+  auto session = std::make_shared<Session>(*graph, options);
   const auto predictor = std::make_shared<const OnlinePredictor>(
       *graph, tower,
       PredictorOptions{.input_names = config.input_names, .output_names = config.output_names},

@@ -8,6 +8,7 @@
 #include "tensorpack/graph/passes/passes.h"
 #include "tensorpack/graph/record_op.h"
 #include "tensorpack/graph/state_guard.h"
+#include "tensorpack/session/function_scope.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
@@ -41,6 +42,7 @@ bool reads_input(const Trace& trace, size_t index) {
 void check_left_out(Graph& graph, const Op& op, const PredictorOptions& options) {
   std::vector<at::Tensor> trial;
   for (const TensorSpec& spec : op.inputs()) trial.push_back(spec.trial_value(op.device()));
+  const FunctionScope scope(Precision::kFloat32);
   const StateGuard guard(graph, {op.state().generator});
   Trace recorded;
   try {

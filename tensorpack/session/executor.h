@@ -40,8 +40,13 @@ class Executor {
  public:
   virtual ~Executor() = default;
 
-  /// Finds or makes what runs `op` on inputs like these, which fit its signature. Valid until many
-  /// other lists of fetches of the same op were prepared.
+  /// What runs `op` on inputs like these, which fit its signature; null when it has to be prepared,
+  /// or verified again, first. Valid until many other lists of fetches of the same op
+  /// were prepared.
+  virtual PreparedOp* find(const Op& op, const std::vector<at::Tensor>& inputs,
+                           const std::vector<std::string>& fetches) = 0;
+
+  /// The same, and makes it where it is not there.
   virtual PreparedOp& prepare(const Op& op, const std::vector<at::Tensor>& inputs,
                               const std::vector<std::string>& fetches) = 0;
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <set>
 
@@ -15,32 +14,15 @@
 #include "tensorpack/graph/record_op.h"
 #include "tensorpack/graph/state_guard.h"
 #include "tensorpack/session/difference.h"
+#include "tensorpack/session/function_scope.h"
 #include "tensorpack/session/verify.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
-#include "tensorpack/utils/thread_frame.h"
 
 namespace tensorpack {
 namespace {
 
 constexpr size_t kManyVariants = 8;
-
-// Recording and verifying work with settings of the process: one op at a time, in all sessions.
-std::recursive_mutex& preparation_mutex() {
-  static std::recursive_mutex mutex;
-  return mutex;
-}
-
-// What the function of an op sees of its surroundings: nothing but the session's precision.
-class [[nodiscard]] FunctionScope {
- public:
-  explicit FunctionScope(Precision precision) : precision_(precision) {}
-
- private:
-  MixedPrecision plain_{Precision::kFloat32};  // of the frame outside
-  FreshFrame frame_;
-  TowerPrecision precision_;
-};
 
 // All that stands around the functions of ops while they are recorded and verified.
 class [[nodiscard]] PreparationScope {
@@ -51,7 +33,6 @@ class [[nodiscard]] PreparationScope {
   }
 
  private:
-  std::lock_guard<std::recursive_mutex> lock_{preparation_mutex()};
   FunctionScope function_;
   ResultsOnHostScope results_on_host_;
   std::optional<WatchScope> watch_;
@@ -127,6 +108,7 @@ class ProgramExecutor::Request final : public PreparedOp {
   LoweredProgram& program() const { return program_; }
 
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) override {
+    ++program_.runs;
     const std::vector<at::Tensor> results = program_.runner->run(without_writes_to(inputs));
     std::vector<at::Tensor> values;
     values.reserve(sources_.size());
@@ -163,16 +145,30 @@ ProgramExecutor::ProgramExecutor(Graph& graph, ExecutorOptions options,
 
 ProgramExecutor::~ProgramExecutor() = default;
 
+PreparedOp* ProgramExecutor::find(const Op& op, const std::vector<at::Tensor>& inputs,
+                                  const std::vector<std::string>& fetches) {
+  Request* const request = find_request(op, inputs, fetches);
+  return request == nullptr || is_due_to_be_verified(request->program()) ? nullptr : request;
+}
+
+ProgramExecutor::Request* ProgramExecutor::find_request(const Op& op,
+                                                        const std::vector<at::Tensor>& inputs,
+                                                        const std::vector<std::string>& fetches) {
+  Variant* const variant = find_variant(variants_[&op.state()], inputs);
+  return variant == nullptr ? nullptr : find_request(*variant, fetches);
+}
+
 PreparedOp& ProgramExecutor::prepare(const Op& op, const std::vector<at::Tensor>& inputs,
                                      const std::vector<std::string>& fetches) {
-  Variants& variants = variants_[&op.state()];
-  Variant* const variant = find_variant(variants, inputs);
-  if (variant == nullptr && variants.size() >= kMostRecordings) {
-    return prepare_eagerly(op, inputs, fetches);
-  }
-  if (Request* request = variant == nullptr ? nullptr : find_request(*variant, fetches)) {
-    verify_again_if_due(op, *variant, request->program(), inputs);
+  if (Request* const request = find_request(op, inputs, fetches)) {
+    if (is_due_to_be_verified(request->program())) {
+      verify_again(op, variants_[&op.state()].front(), request->program(), inputs);
+    }
     return *request;
+  }
+  Variants& variants = variants_[&op.state()];
+  if (variants.size() >= kMostRecordings && find_variant(variants, inputs) == nullptr) {
+    return prepare_eagerly(op, inputs, fetches);
   }
   while (true) {
     try {
@@ -320,7 +316,7 @@ ProgramExecutor::LoweredProgram& ProgramExecutor::program_for(
   }
   auto runner = lowering_->make_runner(op, optimized, fetches);
   known = std::make_unique<LoweredProgram>(
-      LoweredProgram{fetches, std::move(optimized), std::move(runner), /*runs=*/1});
+      LoweredProgram{fetches, std::move(optimized), std::move(runner)});
   return *known;
 }
 
@@ -335,11 +331,14 @@ void ProgramExecutor::verify_with_room(const LoweredOp& program, const MakeBatch
   }
 }
 
-void ProgramExecutor::verify_again_if_due(const Op& op, Variant& variant, LoweredProgram& program,
-                                          const std::vector<at::Tensor>& inputs) {
-  ++program.runs;
+bool ProgramExecutor::is_due_to_be_verified(const LoweredProgram& program) const {
   const auto& due = options_.verify_again;
-  if (!options_.verify || std::find(due.begin(), due.end(), program.runs) == due.end()) return;
+  return options_.verify && program.runs > 0 &&
+         std::find(due.begin(), due.end(), program.runs + 1) != due.end();
+}
+
+void ProgramExecutor::verify_again(const Op& op, Variant& variant, LoweredProgram& program,
+                                   const std::vector<at::Tensor>& inputs) {
   const PreparationScope scope(op, options_.precision, *lowering_);
   StateGuard guard(graph_, {op.state().generator});
   const HostCopiesAhead copies(op.device(), bytes_to_verify(graph_));

@@ -30,6 +30,8 @@ class ProgramExecutor final : public Executor {
                   std::unique_ptr<Lowering> lowering = std::make_unique<Lowering>());
   ~ProgramExecutor() override;
 
+  PreparedOp* find(const Op& op, const std::vector<at::Tensor>& inputs,
+                   const std::vector<std::string>& fetches) override;
   PreparedOp& prepare(const Op& op, const std::vector<at::Tensor>& inputs,
                       const std::vector<std::string>& fetches) override;
 
@@ -45,7 +47,7 @@ class ProgramExecutor final : public Executor {
     std::vector<std::string> fetches;
     Trace optimized;
     std::unique_ptr<ProgramRunner> runner;
-    int64_t runs;  // that were prepared
+    int64_t runs = 0;  // so far
   };
   // One recording, and a program for every set of fetches that was asked for.
   struct Variant {
@@ -56,6 +58,9 @@ class ProgramExecutor final : public Executor {
   };
   using Variants = std::list<Variant>;  // the last used first
 
+  Request* find_request(const Op& op, const std::vector<at::Tensor>& inputs,
+                        const std::vector<std::string>& fetches);
+  bool is_due_to_be_verified(const LoweredProgram& program) const;
   Variant* find_variant(Variants& variants, const std::vector<at::Tensor>& inputs);
   static Request* find_request(Variant& variant, const std::vector<std::string>& fetches);
   static void add_request(Variant& variant, std::unique_ptr<Request> request);
@@ -69,8 +74,8 @@ class ProgramExecutor final : public Executor {
   void verify_with_room(const LoweredOp& program, const MakeBatch& make_batch, StateGuard& guard);
   bool make_room(const Op& op);
   bool give_back_memory();
-  void verify_again_if_due(const Op& op, Variant& variant, LoweredProgram& program,
-                           const std::vector<at::Tensor>& inputs);
+  void verify_again(const Op& op, Variant& variant, LoweredProgram& program,
+                    const std::vector<at::Tensor>& inputs);
   void add_variant(const Op& op, Variants& variants, Variant variant);
 
   Graph& graph_;

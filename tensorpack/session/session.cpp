@@ -11,6 +11,7 @@
 #include "tensorpack/graph/failure_place.h"
 #include "tensorpack/graph/record_op.h"
 #include "tensorpack/graph/state_guard.h"
+#include "tensorpack/session/function_scope.h"
 #include "tensorpack/session/run_activity.h"
 #include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
@@ -102,25 +103,32 @@ class [[nodiscard]] MemberScope {
 
 }  // namespace
 
+// A program op of a run: what goes in, and what comes out.
+struct Session::Part {
+  Op op = {};
+  std::vector<at::Tensor> inputs = {};  // as the source gave them, until they are bound
+  bool has_batch = false;               // of the op's source
+  Fetches fetches = {};                 // those it computes
+  std::vector<size_t> positions = {};   // of these in the run
+  PreparedOp* prepared = nullptr;
+  std::vector<at::Tensor> results = {};
+};
+
 // One evaluation: what was asked, and what has been found of it.
 struct Session::Run {
   const Fetches& fetches;
   const Feeds& feeds;
   std::vector<at::Tensor> values;
-  std::vector<char> is_taken;  // fetches that an op of the run gives
-};
+  std::vector<char> is_taken;    // fetches that an op of the run gives
+  std::vector<Part> parts = {};  // in the order in which they run
+  size_t done = 0;               // how many of them have run
+  // While ops run. Not while the run waits for batches or a host function.
+  std::unique_lock<std::recursive_mutex> lock = {};
 
-// A program op of a run: what goes in, and what comes out.
-struct Session::Part {
-  Op op = {};
-  std::vector<at::Tensor> inputs = {};
-  Fetches fetches = {};                // those it computes
-  std::vector<size_t> positions = {};  // of these in the run
-  PreparedOp* prepared = nullptr;
-  std::vector<at::Tensor> results = {};
-
-  void hand_over(Run& run) {
-    for (size_t i = 0; i < positions.size(); ++i) run.values[positions[i]] = std::move(results[i]);
+  void take_results_of(Part& part) {
+    for (size_t i = 0; i < part.positions.size(); ++i) {
+      values[part.positions[i]] = std::move(part.results[i]);
+    }
   }
 };
 
@@ -152,11 +160,14 @@ FetchedValues Session::run(const Op& op, const Fetches& fetches, const Feeds& fe
     op.state().function();  // touches nothing of the session
     return {};
   }
-  const std::lock_guard lock(mutex_);
   for (const std::string& fetch : fetches) check_fetch(op, fetch, place_of(op));
   Run run{fetches, feeds, std::vector<at::Tensor>(fetches.size()),
           std::vector<char>(fetches.size(), 0)};
+  add_parts(op, run.parts);
+  take_batches(run);
+  for (Part& part : run.parts) bind_inputs(part, run);
   run_member(op, run);
+  if (!run.lock.owns_lock()) run.lock = lock();
   at::NoGradGuard no_grad;
   for (size_t i = 0; i < fetches.size(); ++i) {
     if (run.values[i].defined()) continue;
@@ -172,6 +183,7 @@ at::Tensor Session::run(const TensorRef& tensor, const Feeds& feeds) {
 void Session::run_member(const Op& op, Run& run) {
   switch (op.state().kind) {
     case Op::State::Kind::kHost:
+      if (run.lock.owns_lock()) run.lock.unlock();  // it may wait for a thread that predicts
       op.state().function();
       break;
     case Op::State::Kind::kProgram:
@@ -187,19 +199,18 @@ void Session::run_member(const Op& op, Run& run) {
 }
 
 void Session::run_program(const Op& op, Run& run) {
-  Part part = make_part(op, run);
-  prepare(part);
+  Part& part = run.parts[run.done++];
+  make_ready({&part, 1}, run);
   const RunActivity activity(RunPhase::kRunning, op);
   execute(part, nullptr, 0);
-  part.hand_over(run);
+  run.take_results_of(part);
 }
 
-// All get their batches before one is prepared, and all are prepared before one runs: what fails
-// here fails before any of them waits for another.
+// All are prepared before one runs: what fails there fails before any of them waits for another.
 void Session::run_parallel(const Op& op, Run& run) {
-  std::vector<Part> parts;
-  for (const Op& member : op.state().members) parts.push_back(make_part(member, run));
-  for (Part& part : parts) prepare(part);
+  const std::span parts = std::span(run.parts).subspan(run.done, op.state().members.size());
+  run.done += parts.size();
+  make_ready(parts, run);
   const RunActivity activity(RunPhase::kRunning, op);
   ExchangeGroup* group = op.state().exchange.get();
   if (group != nullptr) group->start();
@@ -210,7 +221,7 @@ void Session::run_parallel(const Op& op, Run& run) {
                                   if (group != nullptr) group->abort(i);
                                 });
   if (failure) rethrow_from(parts[failure->worker].op, failure->exception);
-  for (Part& part : parts) part.hand_over(run);
+  for (Part& part : parts) run.take_results_of(part);
 }
 
 WorkerTeam& Session::team_of(const Op& op) {
@@ -223,9 +234,62 @@ WorkerTeam& Session::team_of(const Op& op) {
   return *team;
 }
 
+void Session::add_parts(const Op& op, std::vector<Part>& parts) {
+  if (op.state().kind == Op::State::Kind::kProgram) parts.push_back({.op = op});
+  for (const Op& member : op.state().members) add_parts(member, parts);
+}
+
+// All or none: a batch that others were to be used with goes back to its source when one of them
+// does not come, so that the position of the data stays that of the last run.
+void Session::take_batches(Run& run) {
+  size_t taken = 0;
+  bool has_source = false;
+  try {
+    for (Part& part : run.parts) {
+      has_source |= static_cast<bool>(part.op.state().feeder);
+      take_batch(part, run.feeds);
+      ++taken;
+    }
+  } catch (...) {
+    while (taken-- > 0) {
+      Part& part = run.parts[taken];
+      if (part.has_batch) part.op.state().feeder.put_back(std::move(part.inputs));
+    }
+    throw;
+  }
+  if (has_source) ++runs_with_source_;
+}
+
+void Session::take_batch(Part& part, const Feeds& feeds) {
+  const Op& op = part.op;
+  const std::vector<TensorSpec>& specs = op.inputs();
+  const auto fed = std::count_if(specs.begin(), specs.end(),
+                                 [&](const TensorSpec& spec) { return feeds.contains(spec.name); });
+  if (fed == std::ssize(specs)) return;
+  const InputFeeder& feeder = op.state().feeder;
+  TP_CHECK(static_cast<bool>(feeder), place_of(op),
+           "the op has no input source, and was fed {} of {}. Feed: {}.", fed,
+           counted(std::ssize(specs), "input"), join(input_names(op), ", "));
+  const RunActivity activity(RunPhase::kInput, op);
+  std::optional<InputFeeder::Batch> batch = feeder.next();
+  if (!batch) throw EndOfData("The input source has no more data.");
+  part.inputs = std::move(*batch);
+  part.has_batch = true;
+}
+
 // Takes the fetches that this op gives and that no op before it did.
-Session::Part Session::make_part(const Op& op, Run& run) {
-  Part part{.op = op, .inputs = bind_inputs(op, run.feeds)};
+void Session::bind_inputs(Part& part, Run& run) {
+  const Op& op = part.op;
+  const std::vector<TensorSpec>& specs = op.inputs();
+  if (part.has_batch) check_batch_size(specs, part.inputs);
+  part.inputs.resize(specs.size());
+  for (size_t i = 0; i < specs.size(); ++i) {
+    at::Tensor& input = part.inputs[i];
+    const auto feed = run.feeds.find(specs[i].name);
+    if (feed != run.feeds.end()) input = feed->second;
+    specs[i].check(input);
+    input = input.to(op.device());
+  }
   for (size_t i = 0; i < run.fetches.size(); ++i) {
     const std::string& name = run.fetches[i];
     const bool is_input = op.has_input(name);
@@ -239,7 +303,21 @@ Session::Part Session::make_part(const Op& op, Run& run) {
       if (op.inputs()[k].name == name) run.values[i] = part.inputs[k];
     }
   }
-  return part;
+}
+
+// Preparing locks the process before the graph.
+void Session::make_ready(std::span<Part> parts, Run& run) {
+  if (!run.lock.owns_lock()) run.lock = lock();
+  if (std::all_of(parts.begin(), parts.end(), [&](Part& part) { return is_ready(part); })) return;
+  run.lock.unlock();
+  const auto preparation = lock_preparation();
+  run.lock.lock();
+  for (Part& part : parts) prepare(part);
+}
+
+bool Session::is_ready(Part& part) {
+  part.prepared = executor_->find(part.op, part.inputs, part.fetches);
+  return part.prepared != nullptr;
 }
 
 void Session::prepare(Part& part) {
@@ -262,41 +340,20 @@ void Session::check_feeds(const Op& op, const Feeds& feeds) const {
   }
 }
 
-std::vector<at::Tensor> Session::bind_inputs(const Op& op, const Feeds& feeds) const {
-  const std::vector<TensorSpec>& specs = op.inputs();
-  const auto fed =
-      static_cast<size_t>(std::count_if(specs.begin(), specs.end(), [&](const TensorSpec& spec) {
-        return feeds.contains(spec.name);
-      }));
-  std::vector<at::Tensor> inputs(specs.size());
-  if (fed < specs.size()) {
-    TP_CHECK(op.state().feeder != nullptr, place_of(op),
-             "the op has no input source, and was fed {} of {}. Feed: {}.", fed,
-             counted(std::ssize(specs), "input"), join(input_names(op), ", "));
-    const RunActivity activity(RunPhase::kInput, op);
-    std::optional<std::vector<at::Tensor>> batch = op.state().feeder();
-    if (!batch) throw EndOfData("The input source has no more data.");
-    inputs = std::move(*batch);
-    check_batch_size(specs, inputs);
-  }
-  for (size_t i = 0; i < specs.size(); ++i) {
-    auto feed = feeds.find(specs[i].name);
-    if (feed != feeds.end()) inputs[i] = feed->second;
-    specs[i].check(inputs[i]);
-    inputs[i] = inputs[i].to(op.device());
-  }
-  return inputs;
+std::unique_lock<std::recursive_mutex> Session::lock() {
+  return options_.exclusive ? graph_.lock_variables() : std::unique_lock(own_mutex_);
 }
 
 Trace Session::trace(const Op& op) {
   TP_CHECK(op && op.state().kind == Op::State::Kind::kProgram, "trace",
            "'{}' is not a recorded function. Pass an op made by define().", op.name());
-  const std::lock_guard lock(mutex_);
-  if (const Trace* trace = executor_->recorded(op)) return *trace;
+  {
+    const auto held = lock();
+    if (const Trace* trace = executor_->recorded(op)) return *trace;
+  }
   std::vector<at::Tensor> inputs;
   for (const TensorSpec& spec : op.inputs()) inputs.push_back(spec.trial_value(op.device()));
-  const FreshFrame frame;
-  const TowerPrecision precision(options_.precision);
+  const FunctionScope scope(options_.precision);
   const StateGuard guard(graph_, {op.state().generator});
   return record_op(graph_, op, inputs).recording.trace;
 }

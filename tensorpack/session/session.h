@@ -5,10 +5,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,10 +48,17 @@ struct SessionOptions {
   std::array<int64_t, 3> verify_again = {10, 100, 1000};
   /// Which operators become kernels of ours.
   FusionOptions fusion = {};
+  /// Whether a run waits for those of other sessions on the graph, and for who holds
+  /// Graph::lock_variables(). Off for predictions that run at the same time, each in a session of
+  /// its own, while nobody writes variables.
+  bool exclusive = true;
 };
 
-/// Runs ops. Evaluates only what is asked; does not count steps and calls no hooks. Several threads
-/// may call it: runs happen one after the other.
+/// Runs ops. Evaluates only what is asked; does not count steps and calls no hooks.
+///
+/// Several threads may call it: their runs happen one after the other, under
+/// Graph::lock_variables(). Nothing is locked while a run waits for its batches or calls a host
+/// function: a dataflow may ask a predictor of the very training that waits for its data.
 class Session {
  public:
   explicit Session(Graph& graph, SessionOptions options = {});
@@ -61,7 +71,9 @@ class Session {
 
   /// Runs `op` once and returns the values of that very run, in the order of `fetches`: tensors the
   /// op named, its inputs, or variables (as they are after the run). Inputs that are not fed come
-  /// from the op's source; throws EndOfData when that has ended.
+  /// from the op's source; throws EndOfData when that has ended. The batches of all members of a
+  /// group are taken first. Where one of them does not come, those that did go back to their
+  /// source.
   FetchedValues run(const Op& op, const Fetches& fetches = {}, const Feeds& feeds = {});
 
   /// The value of one tensor of a tower.
@@ -72,6 +84,10 @@ class Session {
   /// look at them. Changes nothing.
   Trace trace(const Op& op);
 
+  /// How many runs of ops that have a source were begun: their batches were taken, and variables
+  /// may have changed, even if the run failed.
+  int64_t runs_with_source() const { return runs_with_source_; }
+
   /// Throws an Error with the nearest names, said to come from `where`, unless `op` can give
   /// `fetch`.
   void check_fetch(const Op& op, const std::string& fetch, const std::string& where) const;
@@ -80,14 +96,19 @@ class Session {
   struct Part;
   struct Run;
   void check_feeds(const Op& op, const Feeds& feeds) const;
-  std::vector<at::Tensor> bind_inputs(const Op& op, const Feeds& feeds) const;
+  static void add_parts(const Op& op, std::vector<Part>& parts);
+  void take_batches(Run& run);
+  static void take_batch(Part& part, const Feeds& feeds);
+  static void bind_inputs(Part& part, Run& run);
   void run_member(const Op& op, Run& run);
   void run_program(const Op& op, Run& run);
   void run_parallel(const Op& op, Run& run);
-  Part make_part(const Op& op, Run& run);
+  void make_ready(std::span<Part> parts, Run& run);
+  bool is_ready(Part& part);
   void prepare(Part& part);
   void execute(Part& part, ExchangeGroup* group, size_t index);
   class WorkerTeam& team_of(const Op& op);
+  std::unique_lock<std::recursive_mutex> lock();
 
   Graph& graph_;
   SessionOptions options_;
@@ -95,7 +116,8 @@ class Session {
   std::unique_ptr<Executor> executor_;
   std::map<const Op::State*, std::unique_ptr<WorkerTeam>> teams_;  // of ops that run at once
   HostCopies host_copies_;
-  std::recursive_mutex mutex_;  // recursive: a host function may run an op
+  std::atomic<int64_t> runs_with_source_ = 0;
+  std::recursive_mutex own_mutex_;  // for a session that is not exclusive
 };
 
 }  // namespace tensorpack

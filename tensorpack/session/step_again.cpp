@@ -13,10 +13,10 @@
 #include "tensorpack/graph/record_op.h"
 #include "tensorpack/graph/state_guard.h"
 #include "tensorpack/session/difference.h"
+#include "tensorpack/session/function_scope.h"
 #include "tensorpack/session/lowering.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/stats.h"
-#include "tensorpack/utils/thread_frame.h"
 #include "tensorpack/utils/timer.h"
 
 namespace tensorpack {
@@ -112,14 +112,6 @@ class FaultSearch {
   std::optional<NotFinite> before_;
 };
 
-// The surroundings in which a session runs the function of an op.
-struct Surroundings {
-  explicit Surroundings(const Session& session) : precision(session.options().precision) {}
-  MixedPrecision plain{Precision::kFloat32};
-  FreshFrame frame;
-  TowerPrecision precision;
-};
-
 void check_is_program(const Op& op) {
   TP_CHECK(op && op.state().kind == Op::State::Kind::kProgram, "step_again",
            "only ops made by define() can be run operator by operator.");
@@ -167,7 +159,7 @@ std::string OperatorOrigin::describe() const {
 std::optional<NotFinite> find_not_finite(Session& session, const Op& op,
                                          const std::vector<at::Tensor>& inputs) {
   check_is_program(op);
-  const Surroundings scope(session);
+  const FunctionScope scope(session.options().precision);
   const StateGuard guard(session.graph(), {op.state().generator});
   const RecordedOp recorded = record_op(session.graph(), op, inputs, /*keep_results=*/true);
   guard.restore();  // variables are looked at as they were
@@ -179,7 +171,7 @@ std::vector<OperatorTime> time_operators(Session& session, const Op& op,
   check_is_program(op);
   TP_CHECK(repetitions > 0, "time_operators", "there must be at least one repetition, got {}.",
            repetitions);
-  const Surroundings scope(session);
+  const FunctionScope scope(session.options().precision);
   const c10::DeviceGuard on_device(op.device());  // fused kernels run on the current one
   StateGuard guard(session.graph(), {op.state().generator});
   Trace trace = record_op(session.graph(), op, inputs).recording.trace;

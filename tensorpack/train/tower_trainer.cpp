@@ -6,10 +6,11 @@
 #include <set>
 
 #include "tensorpack/dataflow/stage_stats.h"
-#include "tensorpack/input_source/detail/early_input.h"
+#include "tensorpack/graph/check_batch.h"
 #include "tensorpack/parallel/variable_sync.h"
 #include "tensorpack/utils/device.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/error_context.h"
 #include "tensorpack/utils/hash.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
@@ -21,13 +22,12 @@ namespace {
 // Tells how full the queue of the source was in an epoch, and, once, that training waits for data.
 class DataWatch {
  public:
-  /// `wait` has the seconds that the loop has waited for data so far.
-  DataWatch(const InputSource& source, std::shared_ptr<const double> wait)
-      : stats_(source.stats()), wait_(std::move(wait)) {}
+  DataWatch(const InputSource& source, InputFeeder feeder)
+      : stats_(source.stats()), feeder_(std::move(feeder)) {}
 
   void before_epoch() {
     timer_.reset();
-    waited_before_ = *wait_;
+    waited_before_ = feeder_.seconds_waited();
     if (!stats_) return;
     depth_before_ = stats_->depth_sum;
     looks_before_ = stats_->depth_count;
@@ -38,7 +38,7 @@ class DataWatch {
     constexpr double kLongEnough = 1;
     constexpr double kTooMuch = 0.05;
     const double seconds = timer_.seconds();
-    const double share = (*wait_ - waited_before_) / seconds;
+    const double share = (feeder_.seconds_waited() - waited_before_) / seconds;
     if (has_told_ || seconds < kLongEnough || share <= kTooMuch) return;
     has_told_ = true;
     const auto slowest = stats_ ? slowest_stage(*stats_) : std::nullopt;
@@ -66,7 +66,7 @@ class DataWatch {
 
  private:
   std::shared_ptr<const StageStats> stats_;
-  std::shared_ptr<const double> wait_;
+  InputFeeder feeder_;
   Timer timer_;
   double waited_before_ = 0;
   int64_t depth_before_ = 0;
@@ -74,15 +74,40 @@ class DataWatch {
   bool has_told_ = false;
 };
 
+// Batches that were put back are still to be used.
+int64_t batches_used(const InputSource& source, const InputFeeder& feeder) {
+  return source.position() - feeder.batches_put_back();
+}
+
+std::string checksum_of(const InputFeeder::Batch& batch) {
+  uint64_t sum = 0;
+  for (const at::Tensor& tensor : batch) {
+    if (!tensor.defined()) continue;  // it is fed in every run
+    const at::Tensor bytes = tensor.detach().cpu().contiguous();
+    sum = xxh64({static_cast<const char*>(bytes.data_ptr()), bytes.nbytes()}, sum);
+  }
+  return std::to_string(sum);
+}
+
+// Processes that train on the same data might as well be one.
+void check_that_ranks_differ(const InputFeeder::Batch& first, ProcessGroup& processes) {
+  const std::vector<std::string> sums = processes.gather(checksum_of(first));
+  if (std::set<std::string>(sums.begin(), sums.end()).size() > 1) return;
+  log::warning(
+      "All {} processes begin with the same batch. If they go on like that, they train on the same "
+      "data: put shard() behind the data set, or shuffle with another seed in each.",
+      processes.size());
+}
+
 // Starts the source before training, where an earlier run left it, looks at its first batch before
 // there is a step to fail, and ends its threads after training.
 // What is saved is how many batches all processes took: a resumed training may have fewer or more
 // of them.
 class InputSourceCallback final : public Callback {
  public:
-  InputSourceCallback(detail::EarlyInput& source, const std::vector<TensorSpec>& inputs,
-                      std::shared_ptr<const double> wait)
-      : source_(&source), inputs_(&inputs), watch_(source, std::move(wait)) {
+  InputSourceCallback(InputSource& source, const InputFeeder& feeder,
+                      const std::vector<TensorSpec>& inputs)
+      : source_(&source), feeder_(feeder), inputs_(&inputs), watch_(source, feeder) {
     set_chief_only(false);
   }
   void before_train() override {
@@ -90,15 +115,14 @@ class InputSourceCallback final : public Callback {
       log::info("No position of the data was saved: it goes on at batch {}, the global_step.",
                 global_step());
     }
+    feeder_.reset();
     source_->reset_state(position_ ? *position_ / ranks() : global_step());
     is_checked_ = false;
   }
   // The first batch is looked at when every callback is ready: one of them may be where data comes
   // from.
   void before_epoch() override {
-    if (!is_checked_ && trainer().loop().steps_per_epoch > 0) {
-      source_->check_first_batch(*inputs_);
-    }
+    if (!is_checked_ && trainer().loop().steps_per_epoch > 0) look_at_first_batch();
     is_checked_ = true;
     watch_.before_epoch();
   }
@@ -114,7 +138,9 @@ class InputSourceCallback final : public Callback {
     if (!stages.empty()) trainer().monitors().put_stages(stages);
   }
   void after_train() override { source_->stop(); }
-  std::string save_state() const override { return std::to_string(source_->position() * ranks()); }
+  std::string save_state() const override {
+    return std::to_string(batches_used(*source_, feeder_) * ranks());
+  }
   void load_state(const std::string& state) override {
     position_ = parse_integer(state);
     TP_CHECK(position_ && *position_ >= 0, "InputSource",
@@ -126,7 +152,24 @@ class InputSourceCallback final : public Callback {
     return trainer().processes() == nullptr ? 1 : trainer().processes()->size();
   }
 
-  detail::EarlyInput* source_;
+  void look_at_first_batch() {
+    const std::optional<InputFeeder::Batch> batch = feeder_.next();
+    if (!batch) return;
+    feeder_.put_back(*batch);
+    try {
+      check_batch_size(*inputs_, *batch);
+      for (size_t i = 0; i < inputs_->size(); ++i) {
+        if ((*batch)[i].defined()) (*inputs_)[i].check((*batch)[i]);
+      }
+    } catch (...) {
+      rethrow_with(
+          fmt::format("in the first batch of the training data, from {}", source_->name()));
+    }
+    if (trainer().processes() != nullptr) check_that_ranks_differ(*batch, *trainer().processes());
+  }
+
+  InputSource* source_;
+  InputFeeder feeder_;
   const std::vector<TensorSpec>* inputs_;
   DataWatch watch_;
   bool is_checked_ = false;
@@ -162,41 +205,6 @@ class SyncVariables final : public Callback {
   size_t count_ = 0;  // the model's variables, in all processes
 };
 
-InputFeeder batches_of(std::shared_ptr<InputSource> source, std::shared_ptr<double> wait) {
-  return [source = std::move(source), wait = std::move(wait)] {
-    const Timer timer;
-    auto batch = source->next();
-    *wait += timer.seconds();
-    return batch;
-  };
-}
-
-std::string checksum_of(const DataPoint& batch) {
-  uint64_t sum = 0;
-  for (const at::Tensor& tensor : batch) {
-    if (!tensor.defined()) continue;  // it is fed in every run
-    const at::Tensor bytes = tensor.detach().cpu().contiguous();
-    sum = xxh64({static_cast<const char*>(bytes.data_ptr()), bytes.nbytes()}, sum);
-  }
-  return std::to_string(sum);
-}
-
-// Looks at the first batch: processes that train on the same data might as well be one.
-InputFeeder check_that_ranks_differ(InputFeeder feeder, std::shared_ptr<ProcessGroup> processes) {
-  return [feeder = std::move(feeder), processes = std::move(processes), is_first = true]() mutable {
-    std::optional<std::vector<at::Tensor>> batch = feeder();
-    if (!batch || !std::exchange(is_first, false)) return batch;
-    const std::vector<std::string> sums = processes->gather(checksum_of(*batch));
-    if (std::set<std::string>(sums.begin(), sums.end()).size() == 1) {
-      log::warning(
-          "All {} processes begin with the same batch. If they go on like that, they train on the "
-          "same data: put shard() behind the data set, or shuffle with another seed in each.",
-          processes->size());
-    }
-    return batch;
-  };
-}
-
 }  // namespace
 
 TowerTrainer::TowerTrainer(GraphOptions graph) : Trainer(graph) {}
@@ -219,9 +227,9 @@ void TowerTrainer::setup_tower(std::vector<TensorSpec> inputs, Owned<InputSource
   tower.check_arity(inputs);
   tower_func_ = std::move(tower);
   inputs_ = std::move(inputs);
-  input_ = std::make_shared<detail::EarlyInput>(std::move(input));
-  data_wait_ = std::make_shared<double>();
-  register_callback(InputSourceCallback(*input_, inputs_, data_wait_));
+  input_ = std::unique_ptr<InputSource>(std::move(input));
+  feeder_ = [source = input_] { return source->next(); };
+  register_callback(InputSourceCallback(*input_, feeder_, inputs_));
   if (parallel_.is_parallel()) register_callback(SyncVariables(parallel_.sync_every_epoch));
 }
 
@@ -238,27 +246,21 @@ Op TowerTrainer::define(const std::string& name, TowerBody body) {
   return Op::parallel(name, std::move(ops), make_exchange(parallel_));
 }
 
-const InputSource& TowerTrainer::input() const { return *input_; }
-
 std::string TowerTrainer::place_of_step() const {
   if (!input_) return Trainer::place_of_step();
   return fmt::format("in a training step (batches of the training data taken so far: {})",
-                     input_->position());
+                     batches_used(*input_, feeder_));
 }
 
 TowerHandle TowerTrainer::define_tower_op(const std::string& name, const TowerBody& body,
                                           int index) {
   const TowerOptions options = tower_options(parallel_, index);
-  InputFeeder feeder = batches_of(input_, data_wait_);
-  if (processes_ && index == 0) {
-    feeder = check_that_ranks_differ(std::move(feeder), processes_);
-  }
   return define_tower(graph(), options,
                       {.op_name = options.name.empty() ? name : name + "/" + options.name,
                        .inputs = inputs_,
                        .function = tower_func_,
                        .body = body,
-                       .feeder = std::move(feeder)});
+                       .feeder = feeder_});
 }
 
 TowerHandle TowerTrainer::build_prediction_tower(PredictionTowerOptions options) {

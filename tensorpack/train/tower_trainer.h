@@ -19,10 +19,6 @@
 
 namespace tensorpack {
 
-namespace detail {
-class EarlyInput;
-}
-
 /// Base of all built-in trainers. A trainer of your own calls setup_tower() in its constructor and
 /// then defines its ops:
 ///
@@ -67,7 +63,7 @@ class TowerTrainer : public Trainer {
   /// graph may outlive the trainer, so `body` must own what it uses.
   Op define(const std::string& name, TowerBody body);
 
-  const InputSource& input() const;
+  const InputSource& input() const { return *input_; }
   std::string place_of_step() const override;
 
  private:
@@ -76,8 +72,8 @@ class TowerTrainer : public Trainer {
   DataParallel parallel_;
   TowerFunc tower_func_;
   std::vector<TensorSpec> inputs_;
-  std::shared_ptr<detail::EarlyInput> input_;  // shared with the ops
-  std::shared_ptr<double> data_wait_;  // seconds the loop has waited for it; shared with the ops
+  std::shared_ptr<InputSource> input_;  // shared with the ops
+  InputFeeder feeder_;                  // of all ops
   TowerHandles towers_;
 };
 

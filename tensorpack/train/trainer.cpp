@@ -195,7 +195,7 @@ void Trainer::check_same_graph() {
   check_agreement(*processes_, "variables", describe_variables(*graph_, model_variables_), advice);
   std::vector<std::string> lines;
   for (const Op& op : graph_->ops()) {
-    const bool is_trained = op.state().feeder != nullptr;
+    const bool is_trained = static_cast<bool>(op.state().feeder);
     if (!is_trained) continue;
     for (std::string& line : describe_nodes(op, sess().trace(op))) lines.push_back(std::move(line));
   }
@@ -232,7 +232,10 @@ void Trainer::main_loop(const TrainOptions& options) {
   if (processes_) agree_on_loop();
   loop_.epoch_num = loop_.starting_epoch - 1;
   loop_.local_step = -1;
-  const auto stored_step = [&] { return graph_->global_step().tensor.item<int64_t>(); };
+  const auto stored_step = [&] {
+    const auto lock = graph_->lock_variables();
+    return graph_->global_step().tensor.item<int64_t>();
+  };
   loop_.global_step = stored_step();
 
   SignalWatch signals;
@@ -324,7 +327,10 @@ void Trainer::heed_signals(SignalWatch& signals) {
 // Returns the end of the data, if that was the reason.
 std::exception_ptr Trainer::run_step_or_end() {
   const int64_t global_step = loop_.global_step;
-  const auto is_half_made = [&] { return loop_.global_step != global_step; };
+  const int64_t runs = sess().runs_with_source();
+  const auto is_half_made = [&] {
+    return loop_.global_step != global_step || sess().runs_with_source() != runs;
+  };
   try {
     run_step();
     return nullptr;

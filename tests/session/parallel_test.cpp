@@ -197,6 +197,19 @@ TEST(ParallelTest, TowersDrawDifferentNumbers) {
       at::equal(generators.at("main/cpu").get_state(), generators.at("tower1/cpu").get_state()));
 }
 
+TEST(ParallelTest, ABatchGoesBackWhenThatOfAnotherTowerDoesNotCome) {
+  Training training(2);
+  Session session(training.graph);
+  training.run(session, 1);
+  training.ends_in_second_tower = true;
+  const InputFeeder& first = training.op.state().members[0].state().feeder;
+  EXPECT_THROW(session.run(training.op), EndOfData);
+  EXPECT_EQ(first.batches_put_back(), 1);
+  EXPECT_EQ(session.runs_with_source(), 1);
+  ++training.step;
+  EXPECT_TRUE(at::equal(first.next()->at(0), rows(1, 0, 8)[0])) << "not that of the second step";
+}
+
 TEST(ParallelTest, AnExceptionInOneReachesTheCallerWithItsNameAndEndsTheOthers) {
   std::atomic<int> calls = 0;
   Training training(2, [&calls](const at::Tensor& x, const at::Tensor& y) {

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <future>
+#include <latch>
 #include <thread>
 
 #include "tensorpack/session/session.h"
@@ -70,6 +72,123 @@ TEST(ThreadsTest, TwoTrainingsWithDropoutGiveTheBitsTheyGiveAlone) {
   EXPECT_EQ(first.second, first_alone.second);
   EXPECT_TRUE(at::equal(second.first, second_alone.first));
   EXPECT_EQ(second.second, second_alone.second);
+}
+
+Op define_twice(Graph& graph) {
+  return define_on_x(
+      graph,
+      [](const at::Tensor& x) -> NamedTensors {
+        return {{"y", x * 2}};
+      },
+      "twice");
+}
+
+// What a session gives for another op, asked on another thread.
+float twice_two(Session& session, const Op& twice) {
+  const auto ask = [&] { return session.run(twice, {"y"}, {{"x", at::full({1, 3}, 2.0F)}}); };
+  return std::async(std::launch::async, ask).get()[0].sum().item<float>();
+}
+
+class RunsOnTwoThreads : public testing::TestWithParam<ExecutorKind> {};
+
+INSTANTIATE_TEST_SUITE_P(All, RunsOnTwoThreads,
+                         testing::Values(ExecutorKind::kReplay, ExecutorKind::kEager),
+                         [](const testing::TestParamInfo<ExecutorKind>& info) {
+                           return info.param == ExecutorKind::kReplay ? "Replay" : "Eager";
+                         });
+
+TEST_P(RunsOnTwoThreads, ABatchMayBeMadeByAThreadThatRunsOps) {
+  Graph graph;
+  const Op twice = define_twice(graph);
+  Session* session = nullptr;
+  const Op sum = graph.define({
+      .name = "sum",
+      .inputs = {{"n", {}}},
+      .body = [](const Tensors& in) -> NamedTensors {
+        return {{"sum", in[0] + 1}};
+      },
+      .feeder = [&] { return Tensors{at::full({}, twice_two(*session, twice))}; },
+  });
+  Session own(graph, {.executor = GetParam()});
+  session = &own;
+  for (const Op& op : {sum, Op::group("group", {sum}), Op::parallel("parallel", {sum})}) {
+    EXPECT_EQ(own.run(op, {"sum"})[0].item<float>(), 13) << op.name();
+  }
+}
+
+TEST_P(RunsOnTwoThreads, AHostFunctionMayWaitForAThreadThatRunsOps) {
+  Graph graph;
+  const Op twice = define_twice(graph);
+  Session session(graph, {.executor = GetParam()});
+  float seen = 0;
+  const Op ask = Op::host("ask", [&] { seen = twice_two(session, twice); });
+  session.run(Op::group("group", {twice, ask, twice}), {"y"}, {{"x", at::zeros({1, 3})}});
+  EXPECT_EQ(seen, 12);
+}
+
+// A network that teaches another is asked while that one is recorded, and by other threads.
+TEST(ThreadsTest, ASessionMayBeAskedWhileAnotherPrepares) {
+  Graph teacher_graph, graph;
+  const Op twice = define_twice(teacher_graph);
+  Session teacher(teacher_graph);
+  std::atomic<bool> stop = false;
+  const auto ask = [&](int64_t rows) {
+    return teacher.run(twice, {"y"}, {{"x", at::ones({rows, 3})}})[0];
+  };
+  const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
+    return {{"y", x + ask(x.size(0)).detach()}};
+  });
+  Session session(graph);
+  std::jthread other([&] {
+    for (int64_t rows = 1; !stop; rows = 1 + rows % 40) ask(rows);
+  });
+  for (int64_t rows = 1; rows <= 30; ++rows) {
+    EXPECT_EQ(session.run(op, {"y"}, {{"x", at::ones({rows, 3})}})[0].mean().item<float>(), 3);
+  }
+  stop = true;
+}
+
+// Other threads change their variables between the writes of a function that is recorded.
+TEST(ThreadsTest, VariablesDoNotChangeWhileAnOpIsPrepared) {
+  Graph graph;
+  const at::Tensor step = graph.global_step().tensor;
+  std::atomic<bool> counts = false, stop = false;
+  std::atomic<int> changes = 0;
+  const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
+    const auto before = *step.data_ptr<int64_t>();
+    for (int i = 0; counts && i < 200; ++i) std::this_thread::yield();
+    if (*step.data_ptr<int64_t>() != before) ++changes;
+    return {{"y", x * 2}};
+  });
+  Session session(graph);
+  std::jthread counter([&] {
+    while (!stop) {
+      {
+        const auto lock = graph.lock_variables();
+        ++*step.data_ptr<int64_t>();
+      }
+      counts = true;
+      std::this_thread::yield();
+    }
+  });
+  while (!counts) std::this_thread::yield();
+  for (int64_t rows = 1; rows <= 20; ++rows) session.run(op, {"y"}, {{"x", batch_of(rows)}});
+  stop = true;
+  EXPECT_EQ(changes, 0);
+}
+
+TEST(ThreadsTest, SessionsThatAreNotExclusiveRunAtTheSameTime) {
+  Graph graph;
+  std::latch both(2);
+  const Op op =
+      graph.define({.name = "meet", .inputs = {{"x", {}}}, .body = [&](const Tensors& in) {
+                      if (in[0].item<float>() == 1) both.arrive_and_wait();
+                      return NamedTensors();
+                    }});
+  const SessionOptions options{.executor = ExecutorKind::kEager, .exclusive = false};
+  Session first(graph, options), second(graph, options);
+  std::jthread other([&] { first.run(op, {}, {{"x", at::ones({})}}); });
+  second.run(op, {}, {{"x", at::ones({})}});
 }
 
 TEST(ThreadsTest, OneSessionMayBeUsedByManyThreads) {

@@ -3,15 +3,21 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <csignal>
 #include <filesystem>
+#include <functional>
 
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/dataflow/from_list.h"
 #include "tensorpack/input_source/queue_input.h"
+#include "tensorpack/optim/sgd.h"
 #include "tensorpack/train/auto_resume.h"
+#include "tensorpack/train/multi_gpu_trainers.h"
 #include "tensorpack/train/tower_trainer.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/signals.h"
 #include "tests/support/capture.h"
 #include "tests/support/throws.h"
 
@@ -129,6 +135,105 @@ TEST_F(ResumeStateTest, ADamagedPositionIsAnError) {
     set_position(text);
     EXPECT_ERROR(train(1, 2), "[InputSourceCallback] its state in the checkpoint is damaged");
   }
+}
+
+// What happens instead of a batch.
+using Event = std::function<void()>;
+
+// The numbers of its batches, of which one does not come.
+class Numbered final : public InputSource {
+ public:
+  Numbered(std::vector<int64_t>& taken, int64_t number, Event event)
+      : taken_(&taken), number_(number), event_(std::move(event)) {}
+  void reset_state(int64_t position = 0) override { position_ = position; }
+  std::optional<DataPoint> next() override {
+    if (position_ == number_) {
+      event_();
+      return std::nullopt;
+    }
+    taken_->push_back(position_);
+    return DataPoint{at::full({1}, position_++, at::kFloat)};
+  }
+  int64_t position() const override { return position_; }
+
+ private:
+  std::vector<int64_t>* taken_;
+  int64_t number_;
+  Event event_;
+  int64_t position_ = 0;
+};
+
+void terminate() {
+  std::raise(SIGTERM);
+  throw Interrupted(SIGTERM);  // as sources do that wait
+}
+
+// Two towers add up what they get.
+class TwoTowersTest : public ResumeStateTest {
+ protected:
+  // Trains an epoch of five steps, resuming what is there: the batches taken.
+  std::vector<int64_t> train(int64_t number, Event event, const Event& in_step = {},
+                             int64_t epochs = 1) {
+    std::vector<int64_t> taken;
+    SyncMultiGPUTrainerReplicated trainer(Devices::cpu(2));
+    const auto sum = [in_step](const at::Tensor& x) {
+      if (in_step && x.sum().item<double>() == 3) in_step();
+      at::NoGradGuard no_grad;
+      get_variable("sum", {}, {.role = VariableRole::kModel}).add_(x.sum());
+    };
+    trainer.setup_graph(
+        {{"x", {-1}}}, Numbered(taken, number, std::move(event)),
+        [sum](const at::Tensor& x) {
+          sum(x);
+          return (get_variable("w", {}) * x).mean();
+        },
+        SGD({.lr = 0.1}));
+    log_ = stdout_of([&] {
+      AutoResumeTrainConfig config({.starting_epoch = 1, .max_epoch = epochs});
+      try {
+        trainer.train({.callbacks = {ModelSaver()},
+                       .session = {.executor = ExecutorKind::kEager},
+                       .session_init = std::move(config.session_init),
+                       .steps_per_epoch = 5,
+                       .starting_epoch = config.starting_epoch,
+                       .max_epoch = config.max_epoch,
+                       .starting_step = config.starting_step});
+      } catch (const Interrupted&) {
+      }
+    });
+    return taken;
+  }
+
+  bool has_checkpoint() const {
+    const fs::directory_iterator files(dir_.path());
+    return std::any_of(begin(files), end(files), [](const fs::directory_entry& file) {
+      return file.path().filename().string().starts_with("model-");
+    });
+  }
+  std::string position() const { return load_checkpoint(dir_.path()).extra.at(kPositionKey); }
+};
+
+TEST_F(TwoTowersTest, ASignalBetweenTheirBatchesSkipsNone) {
+  EXPECT_THAT(train(5, terminate), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_EQ(position(), "4") << "the last batch was not used";
+  EXPECT_EQ(load_checkpoint(dir_.path()).global_step, 2);
+  EXPECT_THAT(train(-1, {}), ElementsAre(4, 5, 6, 7, 8, 9));
+  EXPECT_EQ(load_checkpoint(dir_.path()).variables.at("sum").item<float>(), 0 + 2 + 4 + 6 + 8);
+}
+
+TEST_F(TwoTowersTest, TheEndOfTheDataBetweenTheirBatchesSkipsNone) {
+  train(5, [] {});
+  EXPECT_EQ(position(), "4") << "the last batch was not used";
+  EXPECT_EQ(load_checkpoint(dir_.path()).global_step, 2);
+}
+
+TEST_F(TwoTowersTest, AStepThatASignalEndsInTheMiddleIsNotSaved) {
+  train(-1, {}, [] {
+    std::raise(SIGTERM);
+    throw Interrupted(SIGTERM);  // as collectives do that wait
+  });
+  EXPECT_FALSE(has_checkpoint());
+  EXPECT_THAT(log_, HasSubstr("at global_step = 1"));
 }
 
 TEST_F(ResumeStateTest, TheCheckpointIsReadOnce) {
