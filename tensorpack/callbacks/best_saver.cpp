@@ -111,6 +111,8 @@ void BestSaver::save(double value) {
   try {
     Checkpoint checkpoint = take_checkpoint(trainer());
     checkpoint.extra.emplace(kBest, fmt::format("{:a}", value));
+    writer_->wait();
+    const auto lock = graph().lock_variables();  // which the writer copies now
     writer_->save(std::move(checkpoint));
   } catch (const std::exception& error) {
     best_ = best_before_;

@@ -48,6 +48,7 @@ void CheckNumerics::before_train() {
 }
 
 std::optional<std::string> CheckNumerics::bad_variable() const {
+  const auto lock = graph().lock_variables();
   for (const Variable* variable : graph().variables().trainable()) {
     if (!is_finite(variable->tensor)) return variable->name;
   }
@@ -58,8 +59,11 @@ RunArgs CheckNumerics::before_run(RunContext& context) {
   before_ = {};
   const Op op = first_program(context.op());
   if (!op) return {};
-  for (const Variable& variable : graph().variables().all()) before_.save(variable.tensor);
-  if (op.state().generator.defined()) before_.save(op.state().generator);
+  {
+    const auto lock = graph().lock_variables();
+    for (const Variable& variable : graph().variables().all()) before_.save(variable.tensor);
+    if (op.state().generator.defined()) before_.save(op.state().generator);
+  }
   RunArgs args;
   for (const TensorSpec& input : op.inputs()) args.fetches.push_back(input.name);
   fetched_ = scalars_of(op, watched_);
@@ -84,7 +88,10 @@ void CheckNumerics::after_run(RunContext& context, const FetchedValues& values) 
 }
 
 void CheckNumerics::fail(const std::string& what, const Op& op) {
-  before_.restore();
+  {
+    const auto lock = graph().lock_variables();
+    before_.restore();
+  }
   for (at::Tensor& input : inputs_) input = input.to(op.device());
   std::string reason;
   try {

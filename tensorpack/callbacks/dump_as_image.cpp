@@ -42,7 +42,11 @@ void DumpTensorAsImage::after_run(RunContext&, const FetchedValues& values) {
 
 void DumpTensorAsImage::trigger() {
   if (const Variable* variable = graph().variables().find(tensor_name_)) {
-    dump(variable->tensor.detach());
+    const at::Tensor value = [&] {
+      const auto lock = graph().lock_variables();
+      return variable->tensor.detach().clone();
+    }();
+    dump(value);
   } else if (!fetched_.empty()) {
     dump(fetched_[0]);
     fetched_ = {};

@@ -11,6 +11,7 @@
 namespace tensorpack {
 
 void GraphVarParam::setup(Graph& graph) {
+  graph_ = &graph;
   variable_ = &graph.variables().at(name_);
   TP_CHECK(variable_->tensor.dim() == 0, "GraphVarParam",
            "'{}' has the shape [{}]; only a 0-d variable can be set.", name_,
@@ -21,12 +22,16 @@ void GraphVarParam::set_value(double value) {
   TP_CHECK(at::isFloatingType(variable_->tensor.scalar_type()) || value == std::floor(value),
            "GraphVarParam", "'{}' holds integers and cannot become {}. Give it a whole number.",
            name_, value);
+  const auto lock = graph_->lock_variables();
   at::NoGradGuard no_grad;
   variable_->tensor.fill_(value);
   for (const Variable* replica : variable_->replicas) replica->tensor.fill_(value);
 }
 
-double GraphVarParam::get_value() const { return variable_->tensor.item<double>(); }
+double GraphVarParam::get_value() const {
+  const auto lock = graph_->lock_variables();
+  return variable_->tensor.item<double>();
+}
 
 bool GraphVarParam::is_in_checkpoints() const { return variable_->is_saved(); }
 

@@ -42,6 +42,7 @@ class GraphVarParam final : public HyperParam {
 
  private:
   std::string name_;
+  Graph* graph_ = nullptr;
   Variable* variable_ = nullptr;
 };
 

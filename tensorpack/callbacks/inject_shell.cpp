@@ -134,7 +134,9 @@ std::string InjectShell::print(const std::string& name) const {
     return fmt::format("{}: {:.5g}", name, trainer().monitors().get_latest(name));
   }
   std::ostringstream text;
-  text << name << ":\n" << graph().variables().at(name).tensor;
+  const Variable& variable = graph().variables().at(name);
+  const auto lock = graph().lock_variables();
+  text << name << ":\n" << variable.tensor;
   return text.str();
 }
 

@@ -137,11 +137,16 @@ std::vector<const Variable*> MergeAllSummaries::variables_of(const ParamSummary&
 }
 
 void MergeAllSummaries::put_params() {
+  const auto value_of = [&](const Variable& variable) {
+    const auto lock = graph().lock_variables();  // not around monitors, which may be the user's
+    return variable.tensor.detach().clone();
+  };
   for (const ParamSummary& param : summaries_->params) {
     const std::vector<const Variable*> variables = variables_of(param);
     for (const Variable* variable : variables) {
+      const at::Tensor value = value_of(*variable);
       for (const SummaryType type : param.types) {
-        put_summary(trainer().monitors(), name_of(*variable, type), variable->tensor, type);
+        put_summary(trainer().monitors(), name_of(*variable, type), value, type);
       }
     }
     if (variables.empty()) {
@@ -152,6 +157,7 @@ void MergeAllSummaries::put_params() {
 }
 
 std::string MergeAllSummaries::save_state() const {
+  const auto lock = graph().lock_variables();
   nlohmann::json values = nlohmann::json::object();
   for (const Variable& variable : graph().variables().all()) {
     // In digits that give the very number back, NaN and infinities too.
@@ -164,6 +170,7 @@ std::string MergeAllSummaries::save_state() const {
 
 void MergeAllSummaries::load_state(const std::string& state) {
   const auto values = nlohmann::json::parse(state).get<std::map<std::string, std::string>>();
+  const auto lock = graph().lock_variables();
   for (const Variable& variable : graph().variables().all()) {
     const auto found = values.find(variable.name);
     if (!is_average(variable) || found == values.end()) continue;

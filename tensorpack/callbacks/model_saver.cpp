@@ -106,7 +106,10 @@ void ModelSaver::save() {
   if (!trainer().is_chief()) return;
   try {
     for (MonitorBase& monitor : trainer().monitors().all()) monitor.flush();
-    writer_->save(take_checkpoint());
+    Checkpoint checkpoint = take_checkpoint();
+    writer_->wait();
+    const auto lock = graph().lock_variables();  // which the writer copies now
+    writer_->save(std::move(checkpoint));
   } catch (const std::exception& error) {
     failure_ =
         fmt::format("the checkpoint of step {} was not taken: {}", global_step(), error.what());

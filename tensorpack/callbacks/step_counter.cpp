@@ -7,8 +7,11 @@ namespace tensorpack {
 
 void MaintainStepCounter::before_train() {
   counter_ = graph().global_step().tensor.data_ptr<int64_t>();
-  trainer().set_global_step(*counter_);
-  if (*counter_ != 0) log::info("Start training with global_step = {}.", *counter_);
+  {
+    const auto lock = graph().lock_variables();
+    trainer().set_global_step(*counter_);
+  }
+  if (global_step() != 0) log::info("Start training with global_step = {}.", global_step());
 }
 
 }  // namespace tensorpack

@@ -14,6 +14,7 @@ class MaintainStepCounter final : public Callback {
   ReportedScalars reports() const override { return no_scalars(); }
   void before_train() override;
   void after_run(RunContext&, const FetchedValues&) override {
+    const auto lock = graph().lock_variables();
     trainer().set_global_step(++*counter_);
   }
 

@@ -58,6 +58,7 @@ at::Tensor from_hex(const std::string& name, const std::string& text) {
 }  // namespace
 
 StateTexts save_generators(const Graph& graph) {
+  const auto running = graph.lock_variables();  // runs draw from them
   StateTexts states;
   for (auto [name, generator] : generators(graph)) {
     std::lock_guard<std::mutex> lock(generator.mutex());
@@ -67,6 +68,7 @@ StateTexts save_generators(const Graph& graph) {
 }
 
 void restore_generators(const Graph& graph, const StateTexts& states) {
+  const auto running = graph.lock_variables();
   for (auto [name, generator] : generators(graph)) {
     const auto found = states.find(name);
     if (found == states.end()) continue;

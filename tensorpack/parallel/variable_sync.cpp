@@ -67,6 +67,7 @@ void exchange_packed(const Tensors& tensors,
 }  // namespace
 
 size_t copy_to_replicas(Graph& graph) {
+  const auto lock = graph.lock_variables();
   const at::NoGradGuard no_grad;
   size_t copies = 0;
   for (const Variable& variable : graph.variables().all()) {
@@ -77,6 +78,7 @@ size_t copy_to_replicas(Graph& graph) {
 }
 
 void broadcast_variables(Graph& graph, size_t count, ProcessGroup& processes) {
+  const auto lock = graph.lock_variables();
   const at::NoGradGuard no_grad;
   Tensors tensors;
   size_t seen = 0;
@@ -89,6 +91,7 @@ void broadcast_variables(Graph& graph, size_t count, ProcessGroup& processes) {
 }
 
 void average_accumulated_gradients(Graph& graph, ProcessGroup* processes) {
+  const auto lock = graph.lock_variables();
   const at::NoGradGuard no_grad;
   std::vector<const Variable*> accumulated;
   for (const Variable& variable : graph.variables().all()) {

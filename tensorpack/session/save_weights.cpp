@@ -16,6 +16,7 @@ NamedTensors weights_of(const Graph& graph) {
 }
 
 void save_weights(const Graph& graph, const std::filesystem::path& path, const NameMap& names) {
+  const auto lock = graph.lock_variables();
   write_weights(path, to_foreign(names, weights_of(graph)));
 }
 

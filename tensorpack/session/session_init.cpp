@@ -166,6 +166,7 @@ void restore(Graph& graph, const NamedTensors& given, const std::set<std::string
   const Unmatched missing = missing_values(graph, values, options);
   if (options.strict) check_complete(missing, unused);
   check_same_model(graph, missing, unused, options);
+  const auto lock = graph.lock_variables();
   for (const Variable& variable : graph.variables().all()) {
     const auto found = values.find(variable.name);
     if (found == values.end() || !variable.is_saved() || contains(options.ignore, variable.name)) {

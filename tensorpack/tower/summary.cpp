@@ -198,6 +198,7 @@ std::string detail::suffix_of(SummaryType type) {
 }
 
 std::vector<std::pair<std::string, double>> moving_summaries(const Graph& graph) {
+  const auto lock = graph.lock_variables();
   std::vector<std::pair<std::string, double>> values;
   for (const Variable& weight : graph.variables().all()) {
     if (!weight.name.starts_with(kWeight) || weight.tensor.item<double>() == 0) continue;
