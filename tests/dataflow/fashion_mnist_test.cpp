@@ -211,6 +211,13 @@ TEST_F(RealFashionMnistTest, EveryFlippedBitAndEveryMissingByteOfAnArchiveIsAnEr
     flipped[i] = static_cast<char>(flipped[i] ^ 1);
     refused(flipped);
   }
+  for (const std::string& behind : {std::string("x"), std::string("\0\0x", 3), std::string("\x1f"),
+                                    std::string("\x1f\x8b"), std::string(1 << 19, '\1')}) {
+    SCOPED_TRACE(behind.size());
+    refused(whole + behind);
+  }
+  std::ofstream(path, std::ios::binary) << whole << std::string(512, '\0');  // as tapes have it
+  EXPECT_EQ(read_idx(path).numel(), 10000);
 }
 
 }  // namespace

@@ -73,6 +73,7 @@ TEST_F(TextFormatsTest, DamagedTarNamesFileAndOffset) {
   damaged[512] = 'Z';
   EXPECT_ERROR(read_all(file(damaged)), "wrong checksum at offset 512");
   EXPECT_ERROR(TarShard(dir_ / "a.tar", {"png"}).next(), "there is no '00000000.png'");
+  EXPECT_ERROR(read_all(file(whole + whole)), "goes on after the empty block that ends an archive");
 }
 
 TEST_F(TextFormatsTest, CsvHasNumbersTextsAndQuotes) {

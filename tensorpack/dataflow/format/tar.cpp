@@ -80,7 +80,10 @@ class TarReader {
       check(got == kBlock, offset,
             got == 0 ? "is cut off: the empty block that ends an archive is missing"
                      : "is cut off in a header");
-      if (header.name[0] == '\0') return std::nullopt;
+      if (header.name[0] == '\0') {
+        check_end(offset);
+        return std::nullopt;
+      }
       check(parse(header.checksum, offset) == checksum_of(header), offset,
             "has a header with a wrong checksum");
       const int64_t size = parse(header.size, offset);
@@ -99,6 +102,15 @@ class TarReader {
   }
 
  private:
+  // Empty blocks alone follow the first. A compressed archive has its checksum behind them.
+  void check_end(int64_t offset) {
+    std::array<char, kBlock> block = {};
+    while (const int64_t got = source_.read(block.data(), kBlock)) {
+      check(std::all_of(block.begin(), block.begin() + got, [](char byte) { return byte == 0; }),
+            offset, "goes on after the empty block that ends an archive");
+    }
+  }
+
   at::Tensor read_content(int64_t size, int64_t offset) {
     check(size <= source_.most_bytes(), offset, "claims a file larger than the archive");
     at::Tensor content = at::empty({size}, at::kByte);
