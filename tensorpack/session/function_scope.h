@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tensorpack/graph/fixed_shapes.h"
 #include "tensorpack/tower/precision.h"
 #include "tensorpack/utils/thread_frame.h"
 
@@ -16,6 +17,7 @@ class [[nodiscard]] FunctionScope {
   MixedPrecision plain_{Precision::kFloat32};  // of the frame outside
   FreshFrame frame_;
   TowerPrecision precision_;
+  FixedShapes shapes_;
 };
 
 }  // namespace tensorpack

@@ -3,6 +3,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <gmock/gmock.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "tensorpack/session/session.h"
 #include "tensorpack/utils/logger.h"
@@ -299,6 +300,46 @@ TEST(ProgramExecutorTest, ATensorFromAnotherDeviceIsNamedWhenTheOpIsDefined) {
                              return {{"y", x * elsewhere}};
                            }),
                "[define 'step'] Expected all tensors to be on the same device");
+}
+
+// libtorch takes the mean of the rows that count after a selection of them.
+TEST(ProgramExecutorTest, CrossEntropyIsRecordedWithEveryOptionItHas) {
+  const at::Tensor labels = at::tensor({2, 0, 1, -100, 2, 1}, at::kLong);
+  const at::Tensor class_weights = at::tensor({0.5F, 1.0F, 3.0F});
+  const std::vector<at::Tensor> targets = {labels,
+                                           at::softmax(at::arange(18).view({6, 3}).sin(), 1)};
+  for (const at::Tensor& target : targets) {
+    for (const c10::optional<at::Tensor>& weight : {c10::optional<at::Tensor>(), {class_weights}}) {
+      for (const double smoothing : {0.0, 0.1}) {
+        for (const auto reduction :
+             {at::Reduction::None, at::Reduction::Mean, at::Reduction::Sum}) {
+          SCOPED_TRACE(testing::Message()
+                       << target.dim() << weight.has_value() << smoothing << reduction);
+          const auto loss = [&](const at::Tensor& logits) {
+            return at::cross_entropy_loss(logits, target, weight, reduction, -100, smoothing);
+          };
+          const auto gradient = [&](at::Tensor logits) {
+            logits.requires_grad_();
+            at::AutoGradMode on(true);
+            return torch::autograd::grad({loss(logits).sum()}, {logits})[0];
+          };
+          const at::Tensor x = at::arange(18, at::kFloat).view({6, 3}).cos();
+          Graph graph;
+          const Op op = graph.define({
+              .name = "loss",
+              .inputs = {{"x", {6, 3}}},
+              .body = [&](const Tensors& in) -> NamedTensors {
+                return {{"loss", loss(in[0])}, {"gradient", gradient(in[0].detach().clone())}};
+              },
+          });
+          ProgramExecutor executor(graph, {});
+          const Tensors got = executor.run(op, {x}, {"loss", "gradient"});
+          EXPECT_TRUE(at::allclose(got[0], loss(x)));
+          EXPECT_TRUE(at::allclose(got[1], gradient(x.clone())));
+        }
+      }
+    }
+  }
 }
 
 struct Refusal {
