@@ -62,6 +62,10 @@ class Recorder final : public OperatorWatch {
   void add_output(const std::string& name, const at::Tensor& tensor);
   void finish(Recording& recording) { trace_.finish(recording); }
   void restore_foreign_state() const { trace_.restore_foreign_state(); }
+  bool is_computed_from_inputs(const at::Tensor& tensor) const {
+    const std::lock_guard lock(mutex_);
+    return trace_.is_computed_from_inputs(tensor);
+  }
 
  private:
   struct Pending {
@@ -79,8 +83,25 @@ class Recorder final : public OperatorWatch {
   const bool check_undeclared_writes_;
   const bool keep_results_;
   GradientScopes& scopes_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   TraceBuilder trace_;
+};
+
+// While it lives, the recorder is that of this thread.
+class [[nodiscard]] RecorderScope {
+ public:
+  explicit RecorderScope(Recorder& recorder) : outer_(std::exchange(current(), &recorder)) {}
+  ~RecorderScope() { current() = outer_; }
+  RecorderScope(const RecorderScope&) = delete;
+  RecorderScope& operator=(const RecorderScope&) = delete;
+
+  static Recorder*& current() {
+    static thread_local Recorder* recorder = nullptr;
+    return recorder;
+  }
+
+ private:
+  Recorder* outer_;
 };
 
 // Arguments that are not tensors are repeated as they are.
@@ -258,6 +279,7 @@ Recording record(const RecordOptions& options) {
   Recording recording;
   try {
     const WatchScope watch(recorder);
+    const RecorderScope current(*recorder);
     const CalledFunctions functions;
     const KeptLayerOutputs kept(options.kept_layer_outputs,
                                 [&](const std::string& name, const at::Tensor& tensor) {
@@ -274,6 +296,12 @@ Recording record(const RecordOptions& options) {
   // Their history would keep every result of the forward pass alive.
   for (auto& [name, tensor] : recording.outputs) tensor = tensor.detach();
   return recording;
+}
+
+std::optional<bool> is_computed_from_inputs(const at::Tensor& tensor) {
+  const Recorder* recorder = RecorderScope::current();
+  if (recorder == nullptr) return std::nullopt;
+  return recorder->is_computed_from_inputs(tensor);
 }
 
 }  // namespace tensorpack

@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -55,5 +56,9 @@ struct Recording {
 /// but is written by the function is put back as it was, and generators passed to operators too.
 /// Several threads may record at a time.
 Recording record(const RecordOptions& options);
+
+/// Whether the function that this thread records computed `tensor` from its inputs, detached or
+/// not. Nothing while nothing is recorded.
+std::optional<bool> is_computed_from_inputs(const at::Tensor& tensor);
 
 }  // namespace tensorpack

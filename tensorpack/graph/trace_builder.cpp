@@ -102,6 +102,25 @@ void TraceBuilder::push(Node node, bool does_nothing, std::vector<at::Tensor> re
   if (keep_results_) results_.push_back(std::move(results));
 }
 
+bool TraceBuilder::is_computed_from_inputs(const at::Tensor& tensor) const {
+  const auto found = memory_ids_.find(memory_of(tensor));
+  if (found == memory_ids_.end()) return false;
+  std::vector<char> is_reached(memories_.size(), 0);
+  for (const ValueId input : trace_.inputs) is_reached[storage_of(input)] = 1;
+  for (const Node& node : trace_.nodes) {
+    const bool reads = std::any_of(node.reads.begin(), node.reads.end(),
+                                   [&](StorageId storage) { return is_reached[storage] != 0; });
+    if (!reads) continue;
+    for (const StorageId storage : node.writes) is_reached[storage] = 1;
+    for (const Result& result : node.results) {
+      for (const ValueId id : result.ids) {
+        if (id != kNoValue) is_reached[storage_of(id)] = 1;
+      }
+    }
+  }
+  return is_reached[found->second] != 0;
+}
+
 StorageId TraceBuilder::memory_id(const at::Tensor& tensor) {
   const void* address = memory_of(tensor);
   auto found = memory_ids_.find(address);

@@ -58,6 +58,8 @@ class TraceBuilder {
   /// The memory that the tensor lies in, which may be new.
   StorageId memory_id(const at::Tensor& tensor);
   bool knows_memory(const void* address) const { return memory_ids_.contains(address); }
+  /// Whether what the memory of the tensor holds was computed from inputs.
+  bool is_computed_from_inputs(const at::Tensor& tensor) const;
 
   /// Something unusual, for the debug log.
   void remark(std::string text);

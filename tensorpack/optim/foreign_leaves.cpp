@@ -10,6 +10,7 @@
 
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/graph.h"
+#include "tensorpack/graph/recorder.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
 
@@ -44,6 +45,9 @@ void warn_of_foreign_leaves(const at::Tensor& cost) {
   std::vector<std::string> shapes;
   for (const at::Tensor& leaf : leaves_of(cost)) {
     if (call->graph().variables().owner_of(leaf) != nullptr) continue;
+    // Not a copy of the data that the function differentiates by itself, as a gradient penalty
+    // does.
+    if (is_computed_from_inputs(leaf).value_or(true)) continue;
     shapes.push_back(fmt::format("[{}]", fmt::join(leaf.sizes(), ", ")));
   }
   if (shapes.empty()) return;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a newcomer may do wrong, and what must not be wrong in silence.
 #include <gmock/gmock.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <limits>
 
@@ -365,6 +366,33 @@ TEST(SharpEdgesTest, AParameterThatIsTrainedButIsNoVariableIsTold) {
   });
   EXPECT_THAT(log, testing::HasSubstr("changes 1 tensor requiring gradients outside the variables "
                                       "of the graph, of shape [2], as an optimizer"));
+}
+
+// What is differentiated by the inputs, as in a gradient penalty, is not what is to be trained.
+TEST(SharpEdgesTest, ALeafMadeOfTheInputsIsNotTold) {
+  const auto log_of = [](const auto& leaf_of) {
+    SimpleTrainer trainer;
+    return stdout_of([&] {
+      trainer.setup_graph(
+          linear_inputs(), FeedInput(linear_data()),
+          [&](const at::Tensor& x, const at::Tensor& y) {
+            const at::Tensor leaf = leaf_of(x).requires_grad_(true);
+            const at::Tensor cost = linear_cost(leaf, y);
+            const at::Tensor slope = torch::autograd::grad(
+                {cost}, {leaf}, {}, /*retain_graph=*/true, /*create_graph=*/true)[0];
+            return named("total", cost + (slope.norm() - 1).square());
+          },
+          SGD({.lr = 0.1}));
+      trainer.train({.steps_per_epoch = 2, .max_epoch = 1});
+    });
+  };
+  const auto warning = testing::HasSubstr("The cost depends on 1 tensor requiring gradients");
+  EXPECT_THAT(log_of([](const at::Tensor& x) { return x.detach().clone(); }),
+              testing::Not(warning));
+  EXPECT_THAT(log_of([](const at::Tensor& x) { return x.detach(); }), testing::Not(warning));
+  EXPECT_THAT(log_of([](const at::Tensor& x) { return (at::rand({}) * x).add(1); }),
+              testing::Not(warning));
+  EXPECT_THAT(log_of([](const at::Tensor& x) { return at::rand({x.size(0)}); }), warning);
 }
 
 TEST(SharpEdgesTest, AnEpochBeforeTheFirstIsAnError) {
