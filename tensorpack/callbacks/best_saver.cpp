@@ -10,6 +10,7 @@
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/checkpoint/checkpoint.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
 
 namespace tensorpack {
@@ -58,6 +59,7 @@ void BestSaver::before_train() {
   is_due_ = false;
   stat_.check_before(trainer());
   fs::create_directories(dir_);
+  remove_stale_temporaries(dir_);
   if (trainer().loop().is_resumed()) take_best_of_file();
   writer_ = std::make_unique<CheckpointWriter>(
       [this](const Checkpoint& checkpoint) { write(checkpoint); },

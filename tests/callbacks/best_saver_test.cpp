@@ -67,6 +67,13 @@ TEST_F(BestSaverTest, TheOrderOfCallbacksDoesNotMatter) {
   EXPECT_EQ(step_of("min-error"), 4);
 }
 
+TEST_F(BestSaverTest, RemovesWhatAKilledSaveLeft) {
+  const fs::path half = dir_ / ".min-error.safetensors.tmp.1.1";
+  write_file_atomically(half, "half");
+  train({report_errors({1}), MinSaver("error", here_)}, 1);
+  EXPECT_FALSE(fs::exists(half));
+}
+
 TEST_F(BestSaverTest, ValueAndStepCanBeInTheName) {
   here_.filename = "best-{step}-{value}";
   train({report_errors({3, 0.5}), MinSaver("error", here_)}, 2);

@@ -177,7 +177,8 @@ TEST_F(ModelCommandsTest, WrongWordsAreAnErrorOfTheCommand) {
   EXPECT_EQ(tp_process({}), 2);
   EXPECT_THAT(output_, AllOf(HasSubstr("Usage: tp"), HasSubstr("tp ls train_log/mine")));
   EXPECT_EQ(tp_process({"lss"}), 2);
-  EXPECT_THAT(output_, HasSubstr("tp: there is no command 'lss'. The commands are launch, ls, "));
+  EXPECT_THAT(output_,
+              HasSubstr("tp: there is no command 'lss'. The commands are new, run, launch, ls, "));
   EXPECT_EQ(tp_process({"launch"}), 2);
   EXPECT_THAT(output_, HasSubstr("tp launch: command is required. See tp launch --help."));
   EXPECT_EQ(tp({"diff", "model-100"}), 2);
