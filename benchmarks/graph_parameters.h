@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <string>
 
 #include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::bench {
 

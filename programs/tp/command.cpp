@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "programs/tp/command.h"
 
-#include <ATen/core/Tensor.h>
 #include <fmt/ranges.h>
 
 #include "tensorpack/checkpoint/checkpoint.h"
@@ -9,6 +8,7 @@
 #include "tensorpack/checkpoint/detail/safetensors_header.h"
 #include "tensorpack/checkpoint/safetensors.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

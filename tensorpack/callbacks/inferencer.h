@@ -2,13 +2,12 @@
 // What is computed from a pass over validation data.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <map>
 #include <string>
 #include <vector>
 
 #include "tensorpack/graph/tensor_spec.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -2,8 +2,6 @@
 // See Note [Choosing convolutions] in kernels/convolution.h.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <atomic>
 #include <map>
 #include <memory>
@@ -12,6 +10,7 @@
 
 #include "tensorpack/cuda/convolution_plan.h"
 #include "tensorpack/cuda/kernel_cache.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cuda {
 

@@ -5,8 +5,6 @@
 //   for (DataPoint& p : datapoints(*train)) { use(p[0], p[1]); }
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -15,6 +13,8 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

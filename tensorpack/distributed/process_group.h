@@ -3,7 +3,6 @@
 // version, behind an interface without its headers.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #include <chrono>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "tensorpack/utils/launch_environment.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

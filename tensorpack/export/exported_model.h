@@ -5,14 +5,13 @@
 //   Tensor logits = model(images)[0];
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "tensorpack/predict/offline_predictor.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -8,8 +8,6 @@
 // has the operators which every device has.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <map>
 #include <string>
@@ -17,6 +15,7 @@
 #include <vector>
 
 #include "tensorpack/graph/tensor_spec.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

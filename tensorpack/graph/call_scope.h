@@ -2,7 +2,6 @@
 // One call of a model function.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #include <functional>
@@ -17,6 +16,7 @@
 #include "tensorpack/graph/exchange.h"
 #include "tensorpack/graph/op.h"
 #include "tensorpack/graph/variable_store.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

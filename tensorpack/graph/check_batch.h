@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <vector>
 
 #include "tensorpack/graph/tensor_spec.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -13,11 +13,11 @@
 // the others wait.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <memory>
 #include <vector>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <stop_token>
 
 #include "tensorpack/graph/locked_memory.h"
+#include "tensorpack/utils/tensor.h"
 #include "tensorpack/utils/thread.h"
 
 namespace tensorpack {

@@ -3,9 +3,10 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
-#include <ATen/core/Tensor.h>
 
 #include <functional>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -18,8 +18,6 @@
 // where several threads write the variables at once, the program makes them before every run.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -27,6 +25,7 @@
 
 #include "tensorpack/graph/program.h"
 #include "tensorpack/graph/trace.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

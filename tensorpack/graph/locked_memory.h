@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <map>
 #include <string>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
-#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #include <functional>
@@ -17,6 +16,7 @@
 #include "tensorpack/graph/input_feeder.h"
 #include "tensorpack/graph/named_tensors.h"
 #include "tensorpack/graph/tensor_spec.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -8,13 +8,12 @@
 // the out= form of the operator: allocating costs more than computing there.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "tensorpack/graph/trace.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

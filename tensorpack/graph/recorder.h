@@ -7,8 +7,6 @@
 // saved tensors back in new wrappers.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <functional>
 #include <optional>
 #include <set>
@@ -19,6 +17,7 @@
 #include "tensorpack/graph/op.h"
 #include "tensorpack/graph/saved_state.h"
 #include "tensorpack/graph/trace.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

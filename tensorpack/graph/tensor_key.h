@@ -2,11 +2,11 @@
 // The identity of a tensor while it is recorded.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <functional>
 #include <vector>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -3,13 +3,14 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
-#include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

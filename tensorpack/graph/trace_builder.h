@@ -9,7 +9,6 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
-#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <string>
@@ -19,6 +18,7 @@
 #include "tensorpack/graph/saved_state.h"
 #include "tensorpack/graph/tensor_key.h"
 #include "tensorpack/graph/trace.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -2,12 +2,11 @@
 // What stands between get_variable() and the variable.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <functional>
 #include <string>
 
 #include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

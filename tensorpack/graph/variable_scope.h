@@ -5,7 +5,6 @@
 //   Tensor w = get_variable("W", {64, 3, 4, 4}, init::normal(0.02));   // "discrim/W"
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
 
 #include <concepts>
@@ -15,6 +14,7 @@
 
 #include "tensorpack/graph/initializer.h"
 #include "tensorpack/graph/variable_store.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

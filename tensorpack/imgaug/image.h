@@ -4,10 +4,10 @@
 // need to know say so.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <string_view>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::imgaug {
 

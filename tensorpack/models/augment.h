@@ -10,11 +10,11 @@
 // Outside of training, nothing but normalize() changes anything.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -2,14 +2,13 @@
 // What layers have in common.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
 
 #include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -4,11 +4,11 @@
 //   cost = cost + regularize_cost("fc.*/W", l2_regularizer(1e-4));
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <functional>
 #include <optional>
 #include <string>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -6,12 +6,11 @@
 //   });
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <functional>
 #include <string>
 
 #include "tensorpack/graph/variable_getter.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -2,9 +2,9 @@
 // Small functions that models keep writing.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <string>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

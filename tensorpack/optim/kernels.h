@@ -5,10 +5,10 @@
 // composed of libtorch's operators, variable by variable.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <string>
 #include <vector>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::kernels {
 

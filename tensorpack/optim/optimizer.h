@@ -2,8 +2,6 @@
 // Gradients, and what is done with them.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +9,7 @@
 #include "tensorpack/graph/initializer.h"
 #include "tensorpack/graph/variable_store.h"
 #include "tensorpack/utils/hyper_params.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -8,8 +8,6 @@
 // back when no tower runs; locks are taken for a bucket's first step only.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -17,6 +15,7 @@
 #include <vector>
 
 #include "tensorpack/graph/exchange.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -5,13 +5,13 @@
 //   std::future<std::vector<Tensor>> logits = predict.put_task({image});   // from any thread
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <chrono>
 #include <functional>
 #include <future>
 #include <memory>
 #include <vector>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

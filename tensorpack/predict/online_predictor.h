@@ -2,8 +2,6 @@
 // Predictions with the variables of a training that goes on.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <concepts>
 #include <functional>
 #include <string>
@@ -11,6 +9,7 @@
 
 #include "tensorpack/session/session.h"
 #include "tensorpack/tower/tower_handle.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -2,12 +2,11 @@
 // Whether two runs gave the same numbers, as far as kernels repeat themselves.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <string>
 #include <vector>
 
 #include "tensorpack/graph/named_tensors.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -2,8 +2,6 @@
 // Ways to run an op. All give the same numbers.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <array>
 #include <memory>
 #include <string>
@@ -13,6 +11,7 @@
 #include "tensorpack/graph/trace.h"
 #include "tensorpack/session/fusion_options.h"
 #include "tensorpack/tower/precision.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -7,12 +7,13 @@
 // their own, behind the run and beside the next one. Whoever reads them waits for that copy alone.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <c10/core/Stream.h>
 
 #include <map>
 #include <memory>
 #include <vector>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace c10 {
 struct Event;

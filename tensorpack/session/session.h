@@ -2,8 +2,6 @@
 // Evaluates ops of a graph.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -21,6 +19,7 @@
 #include "tensorpack/session/fetched_values.h"
 #include "tensorpack/session/kernel_settings.h"
 #include "tensorpack/tower/precision.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -3,14 +3,13 @@
 // it is: variables and random numbers are put back.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "tensorpack/session/session.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -8,12 +8,11 @@
 // with empty ones.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <string>
 #include <vector>
 
 #include "tensorpack/graph/graph.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -2,14 +2,13 @@
 // What of the training tower is worth watching.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <concepts>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tensorpack/graph/graph.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

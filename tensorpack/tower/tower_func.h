@@ -2,8 +2,6 @@
 // The function that builds one replica of a model.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <concepts>
 #include <functional>
 #include <type_traits>
@@ -46,3 +44,4 @@ class TowerFunc {
 }  // namespace tensorpack
 
 #include "tensorpack/tower/detail/tower_func.h"
+#include "tensorpack/utils/tensor.h"

@@ -2,13 +2,13 @@
 // State that towers do not share.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
 
 #include <string>
 
 #include "tensorpack/graph/initializer.h"
 #include "tensorpack/graph/variable_store.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

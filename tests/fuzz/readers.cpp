@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz/readers.h"
 
-#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>  // as in tensorpack.h
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
 
@@ -23,6 +23,7 @@
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/hash.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 namespace {

@@ -2,8 +2,6 @@
 // Models of many kinds, small, to hold executors and optimizers to the same numbers.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <functional>
 #include <map>
 #include <string>
@@ -12,6 +10,7 @@
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/graph/tensor_spec.h"
 #include "tensorpack/session/session.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -13,9 +13,9 @@
 // equal those of libtorch's operators, but for the sign of zeros.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <tuple>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cpu {
 

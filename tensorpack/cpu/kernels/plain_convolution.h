@@ -2,9 +2,9 @@
 // libtorch's convolutions, for what kernels of ours do not do.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <array>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cpu {
 

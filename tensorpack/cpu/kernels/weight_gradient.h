@@ -7,10 +7,10 @@
 // network for grey images. Here pixels of a row lie along them.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <array>
 #include <tuple>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cpu {
 

@@ -15,9 +15,8 @@
 // all of a tile: where a result has some, libtorch's kernel makes it anew.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include "tensorpack/cpu/kernels/plain_convolution.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cpu {
 

@@ -12,13 +12,13 @@
 // computed with libtorch's operators.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <c10/util/Optional.h>
 
 #include <tuple>
 
 #include "tensorpack/cuda/kernels/columns.h"
 #include "tensorpack/cuda/kernels/launcher.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cuda {
 

@@ -6,13 +6,12 @@
 //   bias
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <tuple>
 
 #include "tensorpack/cuda/kernels/batch_norm.h"
 #include "tensorpack/cuda/kernels/launcher.h"
 #include "tensorpack/cuda/kernels/max_pool.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cuda {
 

@@ -5,12 +5,11 @@
 //   tensorpack::bias_relu_backward  the gradients of x and of the bias
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <tuple>
 
 #include "tensorpack/cuda/kernels/columns.h"
 #include "tensorpack/cuda/kernels/launcher.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cuda {
 

@@ -4,11 +4,10 @@
 //   tensorpack::cast_together
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <vector>
 
 #include "tensorpack/cuda/kernels/launcher.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cuda {
 

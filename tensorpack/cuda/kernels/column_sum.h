@@ -4,10 +4,9 @@
 //   tensorpack::column_sum
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include "tensorpack/cuda/kernels/columns.h"
 #include "tensorpack/cuda/kernels/launcher.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cuda {
 

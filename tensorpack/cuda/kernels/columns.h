@@ -2,13 +2,12 @@
 // Tensors as matrices whose columns are channels, and how kernels walk over them.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "tensorpack/cuda/jit.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cuda {
 

@@ -5,14 +5,13 @@
 //   tensorpack::concat_sum
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <optional>
 #include <tuple>
 #include <vector>
 
 #include "tensorpack/cuda/kernels/columns.h"
 #include "tensorpack/cuda/kernels/launcher.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cuda {
 

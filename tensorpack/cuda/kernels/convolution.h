@@ -19,12 +19,13 @@
 // is none of those it knows, libtorch's convolution runs.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <c10/util/Optional.h>
 
 #include <array>
 #include <tuple>
 #include <vector>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cuda {
 

@@ -4,11 +4,10 @@
 //   tensorpack::cross_entropy  loss, how many rows count, and the gradient of the logits
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <tuple>
 
 #include "tensorpack/cuda/kernels/launcher.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cuda {
 

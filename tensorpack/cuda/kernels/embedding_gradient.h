@@ -5,9 +5,8 @@
 //   tensorpack::embedding_gradient
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include "tensorpack/cuda/kernels/launcher.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cuda {
 

@@ -14,12 +14,11 @@
 // The gradient of the bias is one more tap, under which every value is one.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <tuple>
 #include <vector>
 
 #include "tensorpack/cuda/kernels/launcher.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cuda {
 

@@ -12,11 +12,10 @@
 // are few more than there were. The image is folded once, for both passes.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <vector>
 
 #include "tensorpack/cuda/kernels/launcher.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cuda {
 

@@ -7,10 +7,10 @@
 // the type that libtorch's operator would give its result, and is rounded to it.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <string>
 #include <vector>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cuda {
 

@@ -8,13 +8,13 @@
 //                                    weight and bias
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <c10/util/Optional.h>
 
 #include <tuple>
 #include <vector>
 
 #include "tensorpack/cuda/kernels/launcher.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cuda {
 

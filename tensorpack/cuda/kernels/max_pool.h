@@ -5,13 +5,12 @@
 //   tensorpack::max_pool_backward  the gradient of the input
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <tuple>
 #include <vector>
 
 #include "tensorpack/cuda/kernels/columns.h"
 #include "tensorpack/cuda/kernels/launcher.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cuda {
 

@@ -10,12 +10,11 @@
 // kernel's text. Arithmetic is in float, and each step is rounded where libtorch's operator rounds.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <vector>
 
 #include "tensorpack/cuda/kernels/formula.h"
 #include "tensorpack/cuda/kernels/launcher.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cuda {
 

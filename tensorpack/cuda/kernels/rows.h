@@ -2,11 +2,11 @@
 // Tensors whose rows a block keeps on chip. See Note [Rows on chip].
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cuda {
 

@@ -2,10 +2,11 @@
 // What kernels' plans ask of numbers and of memory.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <c10/util/Optional.h>
 
 #include <cstdint>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cuda {
 

@@ -3,11 +3,10 @@
 // type they have.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <vector>
 
 #include "tensorpack/cuda/kernels/launcher.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::cuda {
 

@@ -2,9 +2,9 @@
 // Reader of the IDX format, in which MNIST and its relatives are distributed.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <filesystem>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

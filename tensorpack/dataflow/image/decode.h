@@ -4,8 +4,6 @@
 // missing.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -13,6 +11,7 @@
 #include <string_view>
 
 #include "tensorpack/imgaug/area_crop.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -3,7 +3,6 @@
 // all processes see, and transports that move tensors between them.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
 #include <chrono>
@@ -11,6 +10,8 @@
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::detail {
 

@@ -2,8 +2,6 @@
 // Builds an ONNX model, node after node, and writes its bytes.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <initializer_list>
 #include <set>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "tensorpack/utils/protobuf.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::detail {
 

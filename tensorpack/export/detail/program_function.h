@@ -2,12 +2,12 @@
 // An exported program as a function over tensors.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <vector>
 
 #include "tensorpack/export/exported_program.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::detail {
 

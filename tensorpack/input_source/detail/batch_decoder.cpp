@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/input_source/detail/batch_decoder.h"
 
-#include <ATen/core/Tensor.h>
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::detail {
 namespace {

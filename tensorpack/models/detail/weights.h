@@ -2,10 +2,9 @@
 // What convolutions and linear layers have in common.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/models/regularize.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::detail {
 

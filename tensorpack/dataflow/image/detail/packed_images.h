@@ -2,12 +2,11 @@
 // What encoded_batch() hands to a DecodingInput.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <string_view>
 #include <vector>
 
 #include "tensorpack/dataflow/image/detail/fill_image.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack::detail {
 
