@@ -14,11 +14,11 @@ using Words = std::vector<std::string>;
 inline constexpr const char* kTpRun = "tp run";
 
 struct Toolchain {
-  std::string compiler;
-  std::string version;  ///< what the compiler says of itself
+  std::string compiler = {};
+  std::string version = {};  ///< what the compiler says of itself
   bool is_clang = false;
-  Words compile_options;
-  Words link_options;  ///< behind the objects, with the library itself
+  Words compile_options = {};
+  Words link_options = {};  ///< behind the objects, with the library itself
 };
 
 /// Reads what configuring the library wrote, beside `tp` in a build tree or below the prefix of an
