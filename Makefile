@@ -32,7 +32,7 @@ run: setup build/$(RUN)/build.ninja ## Train the example on Fashion-MNIST: make 
 
 install: setup build/$(RUN)/build.ninja ## Install the library, its headers and tp: make install PREFIX=/usr/local
 	@cmake --build --preset $(RUN) -j $(JOBS) --target tensorpack tp tp-model
-	@cmake --install build/$(RUN) --prefix $(PREFIX)
+	@cmake --install build/$(RUN) --prefix "$(PREFIX)"
 
 test: SETUP += --test
 test: setup build/$(TEST)/build.ninja ## Run the tests: make test LABEL=unit, make test LABEL=slow

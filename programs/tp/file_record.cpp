@@ -37,6 +37,13 @@ FileRecord::FileRecord(std::string command, const std::vector<fs::path>& files,
   }
 }
 
+FileRecord FileRecord::outdated(const std::vector<fs::path>& files) {
+  FileRecord record;
+  for (const fs::path& file : files)
+    record.inputs_.push_back({.path = fs::absolute(file).string()});
+  return record;
+}
+
 FileRecord FileRecord::read(const fs::path& path) {
   FileRecord record;
   try {

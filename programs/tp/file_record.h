@@ -19,6 +19,9 @@ class FileRecord {
   FileRecord(std::string command, const std::vector<std::filesystem::path>& files,
              std::chrono::file_clock::time_point started);
 
+  /// Of a file that could not be made: never current, but with the files that it needs.
+  static FileRecord outdated(const std::vector<std::filesystem::path>& files);
+
   /// Reads what write() wrote; a record that cannot be read is never current.
   static FileRecord read(const std::filesystem::path& path);
   void write(const std::filesystem::path& path) const;

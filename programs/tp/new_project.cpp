@@ -43,8 +43,14 @@ std::string fill_in(std::string_view text, std::string_view word, const std::str
   return filled;
 }
 
+/// The last part of a path, which may end in a slash or be a dot.
+std::string name_of(const fs::path& directory) {
+  const fs::path whole = fs::absolute(directory).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
 void make_project(const fs::path& directory) {
-  const std::string name = fs::absolute(directory).lexically_normal().filename().string();
+  const std::string name = name_of(directory);
   check_name(name);
   TP_CHECK(!fs::exists(directory) || (fs::is_directory(directory) && fs::is_empty(directory)),
            kTpNew, "'{}' is there, and is not an empty directory. Choose another name.",

@@ -70,15 +70,17 @@ class Child {
   std::optional<int> status_;
 };
 
-/// The times and sizes of some files, which an editor changes when it saves one.
-std::map<fs::path, std::pair<fs::file_time_type, uintmax_t>> look_at(
-    const std::vector<fs::path>& files) {
-  std::map<fs::path, std::pair<fs::file_time_type, uintmax_t>> seen;
+/// The times and sizes of some files, which an editor changes when it saves one; nothing of those
+/// that are not there.
+using Look = std::map<fs::path, std::optional<std::pair<fs::file_time_type, uintmax_t>>>;
+
+Look look_at(const std::vector<fs::path>& files) {
+  Look seen;
   for (const fs::path& file : files) {
-    std::error_code missing;
-    const auto time = fs::last_write_time(file, missing);
-    const uintmax_t size = fs::file_size(file, missing);
-    if (!missing) seen[file] = {time, size};
+    std::error_code no_time, no_size;
+    const auto time = fs::last_write_time(file, no_time);
+    const uintmax_t size = fs::file_size(file, no_size);
+    seen[file] = no_time || no_size ? std::nullopt : std::optional(std::pair(time, size));
   }
   return seen;
 }
@@ -98,9 +100,10 @@ class Watch {
 
  private:
   void build_and_start() {
-    files_ = program_.files();
-    built_ = look_at(files_);
+    built_ = look_at(program_.files());
+    began_ = fs::file_time_type::clock::now();
     const bool succeeded = program_.build();
+    files_ = program_.files();  // with the headers, which are known now
     take_signals();
     if (!succeeded || ended_by_) {
       if (!ended_by_ && child_) report("the program goes on as it was.");
@@ -111,7 +114,6 @@ class Watch {
       child_->send(SIGTERM);
       while (child_->running()) wait();
     }
-    files_ = program_.files();  // with the headers, which are known now
     if (ended_by_) return;
     child_.reset();
     child_.emplace(command_);
@@ -122,19 +124,18 @@ class Watch {
     for (auto before = look_at(files_); !ended_by_; wait()) {
       const auto now = look_at(files_);
       // An editor may take a moment: what it writes is whole when two looks are alike.
-      const bool is_whole = now == before && now.size() == files_.size();
-      if (is_whole && has_changed(now)) return;
+      if (now == before && has_changed(now)) return;
       before = now;
       tell_end();
     }
   }
 
-  /// Whether a file is another than when the last build began. Headers that were not known then
-  /// count from now on.
-  bool has_changed(const std::map<fs::path, std::pair<fs::file_time_type, uintmax_t>>& now) {
+  /// Whether a file is another than when the last build began. Of headers that were not known then
+  /// only the time tells.
+  bool has_changed(const Look& now) {
     for (const auto& [file, seen] : now) {
-      const auto before = built_.try_emplace(file, seen).first;
-      if (before->second != seen) return true;
+      const auto [before, is_new] = built_.try_emplace(file, seen);
+      if (before->second != seen || (is_new && seen && seen->first > began_)) return true;
     }
     return false;
   }
@@ -159,7 +160,7 @@ class Watch {
     while (read(signals_.fd(), &info, sizeof(info)) == sizeof(info)) {
       const int signal = static_cast<int>(info.ssi_signo);
       if (signal == SIGCHLD) continue;
-      ended_by_ = signal;
+      if (signal != SIGUSR1) ended_by_ = signal;  // SIGUSR1 has a training save, and go on
       if (child_ && child_->running() && info.ssi_code != SI_KERNEL) child_->send(signal);
     }
   }
@@ -168,7 +169,8 @@ class Watch {
   const Words& command_;
   SignalReader signals_;
   std::vector<fs::path> files_;
-  std::map<fs::path, std::pair<fs::file_time_type, uintmax_t>> built_;
+  Look built_;                     // when the last build began,
+  fs::file_time_type began_ = {};  // which was then
   std::optional<Child> child_;
   std::optional<int> ended_by_;
   bool is_end_told_ = false;

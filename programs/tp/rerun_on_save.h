@@ -7,7 +7,8 @@ namespace tensorpack {
 
 /// Builds and starts a program, and builds it again whenever a file that it is made of was saved.
 /// Only when that succeeded is the running program ended, by SIGTERM, and started again. Returns a
-/// status when a signal ends the watch: that of the program, which gets the signal, too.
+/// status when a signal ends the watch: that of the program, which gets the signal, too. SIGUSR1
+/// does not end it.
 int rerun_on_save(const UserProgram& program, const Words& command);
 
 }  // namespace tensorpack

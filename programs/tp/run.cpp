@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <sstream>
 
 #include "programs/tp/rerun_on_save.h"
 #include "programs/tp/user_program.h"
@@ -20,20 +19,10 @@ namespace {
 constexpr int kCompilerFailed = 1;
 
 struct RunOptions {
-  BuildOptions build;
-  std::vector<std::string> cxx = {};  // as given: some hold several options
+  BuildOptions build = {};
   bool watch = false;
   bool print_commands = false;
 };
-
-Words split_words(const std::vector<std::string>& texts) {
-  Words words;
-  for (const std::string& text : texts) {
-    std::istringstream in(text);
-    for (std::string word; in >> word;) words.push_back(word);
-  }
-  return words;
-}
 
 /// Becomes the program: it has the terminal, the signals and the status for itself.
 [[noreturn]] void become_program(const Words& words) {
@@ -44,11 +33,10 @@ Words split_words(const std::vector<std::string>& texts) {
   throw make_error(kTpRun, "'{}' cannot be started: {}.", words[0], std::strerror(errno));
 }
 
-int run(RunOptions options, const Words& program_words) {
-  options.build.cxx_options = split_words(options.cxx);
+int run(const RunOptions& options, const Words& program_words) {
   const UserProgram program(options.build);
   if (options.print_commands) {
-    for (const std::string& command : program.commands()) fmt::print("{}\n", command);
+    for (const std::string& command : program.commands(program_words)) fmt::print("{}\n", command);
     return 0;
   }
   Words words = {program.path().string()};
@@ -69,9 +57,13 @@ void add_run(CLI::App& app, std::vector<std::string> program_words, int& status)
       ->required();
   command->add_flag("--watch", options->watch,
                     "Compile on every save, and start the program again when that succeeds");
-  command->add_flag("--release", options->build.release, "Optimize more: -O3 instead of -O1");
-  command->add_flag("-g,--debug", options->build.debug, "Do not optimize, for a debugger: -O0 -g");
-  command->add_option("--cxx", options->cxx, "Options for the compiler: --cxx=-Iinclude")
+  CLI::Option* release =
+      command->add_flag("--release", options->build.release, "Optimize more: -O3 instead of -O1");
+  command->add_flag("-g,--debug", options->build.debug, "Do not optimize, for a debugger: -O0 -g")
+      ->excludes(release);
+  command
+      ->add_option("--cxx", options->build.cxx_options,
+                   "An option for the compiler, any number of times: --cxx=-Iinclude")
       ->allow_extra_args(false);
   command->add_flag("--flags", options->print_commands, "Print what would be run, and run nothing");
   command->footer(

@@ -61,15 +61,27 @@ std::optional<std::string> find_program(const std::string& name) {
   return std::nullopt;
 }
 
-std::string find_compiler(const std::string& of_the_build) {
-  if (const auto chosen = env("CXX")) {
-    const auto found = find_program(*chosen);
-    TP_CHECK(found, kTpRun,
-             "the compiler '{}', which CXX names, is not there. Install or unset it.", *chosen);
-    return *found;
-  }
+/// The words of $CXX, which may hold options, too, and a launcher. That is left out: what is
+/// compiled is kept anyway.
+Words chosen_compiler(const std::string& chosen) {
+  if (const auto found = find_program(chosen)) return {*found};
+  Words words;
+  std::istringstream in(chosen);
+  for (std::string word; in >> word;) words.push_back(word);
+  const bool has_launcher = words.size() > 1 && !words[1].starts_with('-');
+  if (has_launcher) words.erase(words.begin());
+  const auto found = words.empty() ? std::nullopt : find_program(words[0]);
+  TP_CHECK(found, kTpRun, "the compiler '{}', which CXX names, is not there. Install or unset it.",
+           chosen);
+  words[0] = *found;
+  return words;
+}
+
+/// The compiler and options that come with it.
+Words find_compiler(const std::string& of_the_build) {
+  if (const auto chosen = env("CXX")) return chosen_compiler(*chosen);
   for (const std::string& name : {of_the_build, std::string("clang++"), std::string("g++")}) {
-    if (const auto found = find_program(name)) return *found;
+    if (const auto found = find_program(name)) return {*found};
   }
   throw make_error(kTpRun,
                    "there is no compiler: neither '{}' nor clang++ or g++ on the PATH. Install one "
@@ -105,9 +117,11 @@ Toolchain find_toolchain() {
   const Words compile = read_words(directory / "compile.txt");
   const Words link = read_words(directory / "link.txt");
   check_library(link);
-  Toolchain tools{.compiler = find_compiler(compile.front()),
-                  .compile_options = Words(compile.begin() + 1, compile.end()),
+  const Words compiler = find_compiler(compile.front());
+  Toolchain tools{.compiler = compiler.front(),
+                  .compile_options = Words(compiler.begin() + 1, compiler.end()),
                   .link_options = Words(link.begin() + 1, link.end())};
+  tools.compile_options.insert(tools.compile_options.end(), compile.begin() + 1, compile.end());
   tools.version = version_of(tools.compiler);
   tools.is_clang = tools.version.find("clang") != std::string::npos;
   if (find_program("ld.lld")) tools.link_options.insert(tools.link_options.begin(), "-fuse-ld=lld");

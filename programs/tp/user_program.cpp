@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "programs/tp/user_program.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,8 +32,12 @@ namespace fs = std::filesystem;
 // Neither a program nor a header that was used within this time is removed.
 constexpr std::chrono::hours kUnused{24 * 30};
 
-/// Runs a command that inherits the streams, and waits for it. Its status, 128 + a signal's number.
-int run_compiler(const Words& words) {
+constexpr const char* kHeaderText = "#include <tensorpack/tensorpack.h>";
+
+enum class Output { kInherited, kSilent };
+
+/// Runs a command, and waits for it. Its status, 128 + a signal's number.
+int run_compiler(const Words& words, Output output = Output::kInherited) {
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -42,6 +47,11 @@ int run_compiler(const Words& words) {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);  // --watch has signals wait
+    if (output == Output::kSilent) {
+      const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+      dup2(nowhere, STDOUT_FILENO);
+      dup2(nowhere, STDERR_FILENO);
+    }
     execv(argv[0], argv.data());
     _exit(127);
   }
@@ -80,7 +90,18 @@ fs::path cache_directory() {
   return make_directory(cache);
 }
 
-/// Removes what was not used for a while. What is in use is locked by somebody.
+/// Compilers and linkers say little, or crash, where they cannot write.
+void check_space(const fs::path& directory) {
+  constexpr uintmax_t kLeast = uintmax_t{8} << 20;
+  std::error_code unknown;
+  const auto space = fs::space(directory, unknown);
+  TP_CHECK(unknown || space.available >= kLeast, kTpRun,
+           "the disk of '{}' is full: {} are left. Free some, or name another directory by "
+           "XDG_CACHE_HOME.",
+           directory.string(), humanize_bytes(static_cast<double>(space.available)));
+}
+
+/// Removes what was not used for a while. What is used now was noted so before this.
 void remove_unused(const fs::path& cache) {
   const auto oldest = std::chrono::file_clock::now() - kUnused;
   std::error_code ignored;
@@ -130,7 +151,6 @@ UserProgram::UserProgram(const BuildOptions& options) {
   if (tools_.is_clang) header_options_.emplace_back("-fpch-instantiate-templates");
 
   const fs::path cache = cache_directory();
-  remove_unused(cache);
   const std::string compiler = tools_.compiler + "\n" + tools_.version;
   header_directory_ =
       make_directory(cache / ("header-" + hash_text(compiler + shell_text(header_options_))));
@@ -144,6 +164,9 @@ UserProgram::UserProgram(const BuildOptions& options) {
                       .object = directory_ / fmt::format("{}.o", i)});
   }
   program_ = directory_ / units_.front().source.stem();
+  note_use(header_directory_);
+  note_use(directory_);
+  remove_unused(cache);
 }
 
 fs::path UserProgram::header_file() const { return header_directory_ / "precompiled.h"; }
@@ -175,11 +198,13 @@ Words UserProgram::link_command(const fs::path& to) const {
   return concat({{tools_.compiler}, objects, {"-o", to.string()}, tools_.link_options});
 }
 
-std::vector<std::string> UserProgram::commands() const {
-  std::vector<std::string> texts = {shell_text(precompile_command(precompiled_header()))};
+std::vector<std::string> UserProgram::commands(const Words& program_words) const {
+  std::vector<std::string> texts = {
+      fmt::format("echo {} > {}", shell_word(kHeaderText), shell_text({header_file().string()})),
+      shell_text(precompile_command(precompiled_header()))};
   for (const Unit& unit : units_) texts.push_back(shell_text(compile_command(unit)));
   texts.push_back(shell_text(link_command(program_)));
-  texts.push_back(shell_text({program_.string()}));
+  texts.push_back(shell_text(concat({{program_.string()}, program_words})));
   return texts;
 }
 
@@ -201,15 +226,16 @@ void UserProgram::precompile() const {
   fmt::print(stderr, "tp run: precompiling tensorpack/tensorpack.h with {}, once ... ",
              fs::path(tools_.compiler).filename().string());
   const auto started = std::chrono::file_clock::now();
-  write_file_atomically(header_file(), "#include <tensorpack/tensorpack.h>\n");
+  write_file_atomically(header_file(), std::string(kHeaderText) + "\n");
   const fs::path unfinished = to.string() + ".tmp";
   const int status = run_compiler(precompile_command(unfinished));
   if (status != 0) {
     std::error_code ignored;
     fs::remove(unfinished, ignored);
+    check_space(header_directory_);
     throw make_error(kTpRun,
                      "the library's headers could not be precompiled in '{}': {} ended with status "
-                     "{}. If the disk is full, XDG_CACHE_HOME names another directory.",
+                     "{}. Look at the options: tp run --flags.",
                      header_directory_.string(), tools_.compiler, status);
   }
   std::vector<fs::path> headers = read_dependencies(header_directory_ / "precompiled.d");
@@ -253,10 +279,17 @@ bool UserProgram::compile_changed() const {
 }
 
 bool UserProgram::compile(const Unit& unit) const {
+  // The object may be left half written, and the record tells --watch what to look at.
+  const std::vector<fs::path> before = FileRecord::read(unit.record()).files();
+  FileRecord::outdated(before).write(unit.record());
   std::error_code ignored;
-  fs::remove(unit.record(), ignored);
+  fs::remove(unit.dependencies(), ignored);
   const auto started = std::chrono::file_clock::now();
-  if (run_compiler(compile_command(unit)) != 0) return false;
+  if (run_compiler(compile_command(unit)) != 0) {
+    check_space(directory_);
+    FileRecord::outdated(dependencies_of_failure(unit)).write(unit.record());
+    return false;
+  }
   std::vector<fs::path> files = read_dependencies(unit.dependencies());
   // clang names the precompiled header, which object_key() stands for.
   std::erase_if(files, [&](const fs::path& file) {
@@ -264,6 +297,16 @@ bool UserProgram::compile(const Unit& unit) const {
   });
   FileRecord(object_key(unit), files, started).write(unit.record());
   return true;
+}
+
+/// clang writes them in spite of errors, unless a header is missing, and g++ does not.
+std::vector<fs::path> UserProgram::dependencies_of_failure(const Unit& unit) const {
+  if (!fs::exists(unit.dependencies())) {
+    const Words list = {"-MM", "-MG", "-MF", unit.dependencies().string(), unit.source.string()};
+    run_compiler(concat({{tools_.compiler}, options_, list}), Output::kSilent);
+  }
+  if (!fs::exists(unit.dependencies())) return FileRecord::read(unit.record()).files();
+  return read_dependencies(unit.dependencies());
 }
 
 bool UserProgram::link() const {
@@ -277,7 +320,10 @@ bool UserProgram::link() const {
   if (fs::exists(program_) && FileRecord::read(record_file).is_current(command)) return true;
 
   const fs::path unfinished = program_.string() + ".tmp";  // the one before may be running
-  if (run_compiler(link_command(unfinished)) != 0) return false;
+  if (run_compiler(link_command(unfinished)) != 0) {
+    check_space(directory_);
+    return false;
+  }
   fs::rename(unfinished, program_);
   // Objects change under the lock alone, so none was read half written.
   FileRecord(command, inputs, std::chrono::file_clock::time_point::max()).write(record_file);

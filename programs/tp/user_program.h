@@ -26,11 +26,13 @@ class UserProgram {
   /// Compiles what has changed and links. False when the compiler found an error, which it has
   /// written to the standard error.
   bool build() const;
-  /// The commands that build() would run if nothing were there, for a shell.
-  std::vector<std::string> commands() const;
+  /// The commands that build() would run if nothing were there, for a shell, and the program with
+  /// its words.
+  std::vector<std::string> commands(const Words& program_words) const;
   /// The program, once it is built.
   const std::filesystem::path& path() const { return program_; }
   /// The files that it is made of: sources, and headers that are not the system's or the library's.
+  /// After build() failed also those that it would be made of; some of them may be missing.
   std::vector<std::filesystem::path> files() const;
 
  private:
@@ -52,6 +54,7 @@ class UserProgram {
   void precompile() const;
   bool compile_changed() const;
   bool compile(const Unit& unit) const;
+  std::vector<std::filesystem::path> dependencies_of_failure(const Unit& unit) const;
   bool link() const;
 
   Toolchain tools_;

@@ -51,6 +51,14 @@ TEST_F(NewProjectTest, IsMadeInAnEmptyDirectoryAlone) {
   EXPECT_THAT(run({TENSORPACK_TP, "new", dir_ / "file"}, 2), HasSubstr("not an empty directory"));
 }
 
+TEST_F(NewProjectTest, TheDirectoryMayEndInASlashOrBeTheCurrentOne) {
+  run({TENSORPACK_TP, "new", (dir_ / "digits").string() + "/"});
+  EXPECT_THAT(read_file(dir_ / "digits" / "CMakeLists.txt"), HasSubstr("project(digits"));
+  fs::create_directory(dir_ / "here");
+  in_shell(dir_ / "here", std::string("'") + TENSORPACK_TP + "' new .");
+  EXPECT_THAT(read_file(dir_ / "here" / "CMakeLists.txt"), HasSubstr("project(here"));
+}
+
 TEST_F(NewProjectTest, BadNamesAreErrors) {
   EXPECT_THAT(run({TENSORPACK_TP, "new", dir_ / "two words"}, 2),
               HasSubstr("'two words' is not a name"));

@@ -120,7 +120,7 @@ TEST_F(RunTest, OptionsReachTheCompiler) {
   const fs::path source = write("main.cpp", "#include <seven.h>\nint main() { return SEVEN; }");
   fs::create_directory(dir_ / "include");
   write("include/seven.h", "#define SEVEN 7\n");
-  run({"--cxx=-I" + (dir_ / "include").string() + " -Wall", source}, 7);
+  run({"--cxx=-I" + (dir_ / "include").string(), "--cxx=-Wall", source}, 7);
 }
 
 TEST_F(RunTest, SignalsReachTheProgram) {
@@ -140,6 +140,34 @@ TEST_F(RunTest, ErrorsOfTheCompilerPassThrough) {
   EXPECT_THAT(run({source}, 1), AllOf(HasSubstr("wrong.cpp:1:"), HasSubstr("missing")));
   write("wrong.cpp", "int main() { return 5; }\n");
   run({source}, 5);
+}
+
+TEST_F(RunTest, AnOptionMayHaveSpaces) {
+  const fs::path source = write("main.cpp", "#include <seven.h>\nint main() { return SEVEN; }");
+  fs::create_directory(dir_ / "two words");
+  write("two words/seven.h", "#define SEVEN 7\n");
+  run({"--cxx=-I" + (dir_ / "two words").string(), source}, 7);
+}
+
+TEST_F(RunTest, TheCompilerMayHaveALauncherAndOptions) {
+  const fs::path source = write("main.cpp", "int main() { return SEVEN; }");
+  const ScopedEnv compiler("CXX", "some-launcher g++ -DSEVEN=7");
+  EXPECT_THAT(run({"--flags", source}),
+              AllOf(HasSubstr("g++ -O1 -DSEVEN=7"), Not(HasSubstr("some-launcher"))));
+}
+
+TEST_F(RunTest, TwoLevelsOfOptimizationAreAnError) {
+  const fs::path source = write("main.cpp", "int main() {}");
+  EXPECT_THAT(run({"-g", "--release", source}, 2), HasSubstr("excludes"));
+}
+
+TEST_F(RunTest, CommandsOfFlagsMakeTheProgramInAnEmptyCache) {
+  const fs::path source = write("main.cpp", kPrintsItsWords);
+  const ScopedEnv cache("XDG_CACHE_HOME", (dir_ / "cache").string());
+  const std::string script = run({"--flags", source, "--", "two words"});
+  ChildProcess shell({"/bin/sh", "-ec", script});
+  EXPECT_EQ(shell.wait(), 2) << shell.output();
+  EXPECT_THAT(shell.output(), HasSubstr("<two words>"));
 }
 
 TEST_F(RunTest, FlagsPrintsTheCommandsAndRunsNothing) {
@@ -218,6 +246,77 @@ TEST_F(RunTest, WatchWaitsForTheRepairOfAProgramThatDoesNotCompile) {
   ASSERT_TRUE(tp->read_until("ended with status 0")) << tp->output();
   tp->send(SIGINT);
   EXPECT_EQ(tp->wait(), 0);
+}
+
+// Prints VERSION of a header, and waits.
+fs::path write_program_with_header(const fs::path& directory) {
+  write_file_atomically(directory / "main.cpp", R"(
+#include <cstdio>
+#include <unistd.h>
+#include "version.h"
+int main() { std::printf("version %d\n", VERSION); std::fflush(stdout); for (;;) pause(); }
+)");
+  return directory / "main.cpp";
+}
+
+TEST_F(RunTest, WatchSeesEverySaveOfAHeaderThatDoesNotCompile) {
+  write("version.h", "#define VERSION 1\n");
+  const auto tp = start({"--watch", write_program_with_header(dir_.path())});
+  ASSERT_TRUE(tp->read_until("version 1")) << tp->output();
+  write("version.h", "#define VERSION first_mistake\n");
+  ASSERT_TRUE(tp->read_until("first_mistake")) << tp->output();
+  ASSERT_TRUE(tp->read_until("goes on as it was")) << tp->output();
+  write("version.h", "#define VERSION second_mistake\n");
+  ASSERT_TRUE(tp->read_until("second_mistake")) << tp->output();
+  write("version.h", "#define VERSION 2\n");
+  ASSERT_TRUE(tp->read_until("version 2")) << tp->output();
+}
+
+TEST_F(RunTest, WatchSeesTheRepairOfAHeaderThatNeverCompiled) {
+  write("version.h", "#define VERSION mistake\n");
+  const auto tp = start({"--watch", write_program_with_header(dir_.path())});
+  ASSERT_TRUE(tp->read_until("mistake")) << tp->output();
+  write("version.h", "#define VERSION 1\n");
+  ASSERT_TRUE(tp->read_until("version 1")) << tp->output();
+}
+
+TEST_F(RunTest, WatchSeesHeadersThatGoAndCome) {
+  const auto tp = start({"--watch", write_program_with_header(dir_.path())});
+  ASSERT_TRUE(tp->read_until("version.h")) << tp->output();  // it is missing
+  write("version.h", "#define VERSION 1\n");
+  ASSERT_TRUE(tp->read_until("version 1")) << tp->output();
+  const size_t before = tp->output().size();
+  fs::rename(dir_ / "version.h", dir_ / "other.h");
+  ASSERT_TRUE(tp->read_until("goes on as it was", before)) << tp->output();
+  std::string source = read_file(dir_ / "main.cpp");
+  source.replace(source.find("version.h"), 9, "other.h");
+  write("other.h", "#define VERSION 2\n");
+  write("main.cpp", source);
+  ASSERT_TRUE(tp->read_until("version 2")) << tp->output();
+}
+
+TEST_F(RunTest, ARequestToSaveDoesNotEndTheWatch) {
+  const auto program = [](int version) {
+    return fmt::format(R"(
+#include <csignal>
+#include <cstdio>
+#include <unistd.h>
+int main() {{
+  std::signal(SIGUSR1, [](int) {{ if (write(1, "saved {0}\n", 8) != 8) std::abort(); }});
+  std::puts("version {0}");
+  std::fflush(stdout);
+  for (;;) pause();
+}}
+)",
+                       version);
+  };
+  const fs::path source = write("main.cpp", "#include <cstdlib>\n" + program(1));
+  const auto tp = start({"--watch", source});
+  ASSERT_TRUE(tp->read_until("version 1")) << tp->output();
+  tp->send(SIGUSR1);
+  ASSERT_TRUE(tp->read_until("saved 1")) << tp->output();
+  write("main.cpp", "#include <cstdlib>\n" + program(2));
+  ASSERT_TRUE(tp->read_until("version 2")) << tp->output();
 }
 
 TEST_F(RunTest, ATrainingThatIsWatchedGoesOnWhereItWas) {
