@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The update of ResNet-50's variables against torch::optim, in the same process.
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/rmsprop.h>
@@ -15,6 +14,7 @@
 #include "tensorpack/optim/sgd.h"
 #include "tensorpack/session/session.h"
 #include "tensorpack/tower/tower_context.h"
+#include "tensorpack/utils/parallel_for.h"
 #include "tensorpack/utils/startup.h"
 
 namespace tensorpack::bench {
@@ -89,7 +89,7 @@ double bandwidth(const Stopwatch& watch) {
   float* to = a.data_ptr<float>();
   const float* from = b.data_ptr<float>();
   const Figure figure = watch.measure({.step = [&] {
-    at::parallel_for(0, count, 1 << 16, [&](int64_t begin, int64_t end) {
+    parallel_for(count, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) to[i] += 2 * from[i];
     });
   }});

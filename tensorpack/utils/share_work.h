@@ -10,7 +10,8 @@ namespace tensorpack {
 /// threads as libtorch may use, but no more than `max_threads`. They are started for it, which
 /// takes some ten microseconds each. Throws what one of the calls throws.
 ///
-/// (at::parallel_for() uses no threads in code that is not compiled for OpenMP.)
+/// For work that does not belong to an operator, such as a file: parallel_for() would leave a team
+/// of OpenMP's threads behind on each thread that calls it.
 void share_work(size_t count, size_t max_threads, const std::function<void(size_t)>& work);
 
 }  // namespace tensorpack

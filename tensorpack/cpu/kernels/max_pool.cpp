@@ -2,12 +2,12 @@
 #include "tensorpack/cpu/kernels/max_pool.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "tensorpack/cpu/kernels/vectors.h"
+#include "tensorpack/utils/parallel_for.h"
 
 namespace tensorpack::cpu {
 namespace {
@@ -135,7 +135,7 @@ std::tuple<at::Tensor, at::Tensor> pool_squares(const at::Tensor& input, bool re
   auto* to = y.data_ptr<float>();
   auto* at = places.data_ptr<uint8_t>();
   const auto pool = relu ? pool_row<true> : pool_row<false>;
-  at::parallel_for(0, planes, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(planes, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       for (int64_t row = 0; row < down; ++row) {
         const float* upper = x + (i * input.size(2) + 2 * row) * width;
@@ -157,7 +157,7 @@ at::Tensor pool_squares_backward(const at::Tensor& grad, const at::Tensor& place
   const auto* gradients = from.data_ptr<float>();
   const auto* at = places.data_ptr<uint8_t>();
   auto* x = result.data_ptr<float>();
-  at::parallel_for(0, planes, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(planes, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       spread_plane(gradients + i * squares, at + i * squares, height, width,
                    x + i * height * width);

@@ -2,13 +2,13 @@
 #include "tensorpack/cpu/kernels/weight_gradient.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "tensorpack/cpu/kernels/vectors.h"
+#include "tensorpack/utils/parallel_for.h"
 
 namespace tensorpack::cpu {
 namespace {
@@ -109,7 +109,7 @@ std::tuple<at::Tensor, at::Tensor> weight_gradient(const at::Tensor& grad, const
   const int64_t count = input.size(0), height = input.size(2), width = input.size(3);
   const at::Tensor weights = at::zeros({kGroups, s.filters, 1, s.rows, s.columns}, grad.options());
   const at::Tensor biases = at::zeros({kGroups, s.filters}, grad.options());
-  at::parallel_for(0, kGroups, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(kGroups, [&](int64_t begin, int64_t end) {
     std::vector<float> image((height + 2 * padding[0]) * s.image_width);
     std::vector<float> gradient(s.filters * s.height * s.grad_width);
     for (int64_t group = begin; group < end; ++group) {

@@ -2,12 +2,12 @@
 #include "tensorpack/cpu/kernels/winograd.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <atomic>
 
 #include "tensorpack/cpu/kernels/vectors.h"
+#include "tensorpack/utils/parallel_for.h"
 
 namespace tensorpack::cpu {
 
@@ -455,10 +455,10 @@ bool convolve(const at::Tensor& image, const at::Tensor& filters, const float* b
   FiniteCheck check;
   for (int64_t first = 0; first < from.tiles(); first += block) {
     const int64_t count = std::min(block, from.tiles() - first);
-    at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(count, [&](int64_t begin, int64_t end) {
       transform_input_tiles(source, from, first, begin, end, tiles);
     });
-    at::parallel_for(0, kPoints * panels, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(kPoints * panels, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t point = i / panels, panel = i % panels;
         multiply({.a = tiles.data + point * tiles.point,
@@ -472,7 +472,7 @@ bool convolve(const at::Tensor& image, const at::Tensor& filters, const float* b
                  count);
       }
     });
-    at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(count, [&](int64_t begin, int64_t end) {
       transform_output_tiles(made, bias, target, to, first, begin, end, check);
     });
   }
@@ -500,7 +500,7 @@ at::Tensor winograd(const at::Tensor& input, const at::Tensor& weight, const at:
   const int64_t outputs = weight.size(0), inputs = weight.size(1);
   const at::Tensor transformed = scratch(outputs * inputs);
   const Filters source{filters.data_ptr<float>(), outputs, inputs};
-  at::parallel_for(0, outputs / kWidth, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(outputs / kWidth, [&](int64_t begin, int64_t end) {
     transform_filters(source, begin, end, transformed.data_ptr<float>());
   });
   const at::Tensor result =
@@ -518,7 +518,7 @@ at::Tensor winograd_input_gradient(const at::Tensor& grad, const at::Tensor& wei
   const int64_t outputs = weight.size(0), inputs = weight.size(1);
   const at::Tensor transformed = scratch(outputs * inputs);
   const Filters source{filters.data_ptr<float>(), outputs, inputs};
-  at::parallel_for(0, outputs, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(outputs, [&](int64_t begin, int64_t end) {
     transform_filters_turned(source, begin, end, transformed.data_ptr<float>());
   });
   const at::Tensor result = image_like(grad, input_size);
@@ -544,11 +544,11 @@ at::Tensor winograd_weight_gradient(const at::Tensor& grad, const at::Tensor& in
   const int64_t panels = inputs / kPanel;
   for (int64_t first = 0; first < from.tiles(); first += block) {
     const int64_t count = std::min(block, from.tiles() - first);
-    at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(count, [&](int64_t begin, int64_t end) {
       transform_input_tiles(image.data_ptr<float>(), from, first, begin, end, tiles);
       transform_gradient_tiles(outer.data_ptr<float>(), of_grad, first, begin, end, grads);
     });
-    at::parallel_for(0, kPoints * panels, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(kPoints * panels, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t point = i / panels, panel = i % panels;
         multiply({.a = grads.data + point * grads.point,
@@ -566,7 +566,7 @@ at::Tensor winograd_weight_gradient(const at::Tensor& grad, const at::Tensor& in
   }
   const at::Tensor result = image_like(input, {outputs, inputs, 3, 3});
   FiniteCheck check;
-  at::parallel_for(0, outputs, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(outputs, [&](int64_t begin, int64_t end) {
     transform_filter_gradients(sums.data_ptr<float>(), inputs, outputs, begin, end,
                                result.data_ptr<float>(), check);
   });

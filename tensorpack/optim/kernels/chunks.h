@@ -3,13 +3,13 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <array>
 #include <vector>
 
 #include "tensorpack/utils/count_write.h"
+#include "tensorpack/utils/parallel_for.h"
 #include "tensorpack/utils/processor.h"
 
 namespace tensorpack::kernels {
@@ -76,7 +76,7 @@ class Chunks {
 
   template <typename Update>
   void for_each(const Update& update) const {
-    at::parallel_for(0, static_cast<int64_t>(chunks_.size()), 1, [&](int64_t begin, int64_t end) {
+    parallel_for(static_cast<int64_t>(chunks_.size()), [&](int64_t begin, int64_t end) {
       const auto run = has_avx2() ? update_range_avx2<N, Update> : update_range<N, Update>;
       run(chunks_.data() + begin, chunks_.data() + end, update);
     });
