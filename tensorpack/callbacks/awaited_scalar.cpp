@@ -15,7 +15,13 @@ std::string nearest_names(TrainerBase& trainer, const std::string& name) {
   const std::vector<std::string> expected = trainer.reported_scalars().names;
   std::set<std::string> known(expected.begin(), expected.end());
   known.merge(trainer.monitors().names());
+  known.erase(name);
   return did_you_mean(name, {known.begin(), known.end()});
+}
+
+bool is_announced(TrainerBase& trainer, const std::string& name) {
+  const std::vector<std::string> names = trainer.reported_scalars().names;
+  return std::ranges::find(names, name) != names.end();
 }
 
 }  // namespace
@@ -25,8 +31,8 @@ void AwaitedScalar::check_before(TrainerBase& trainer) {
   was_missing_ = false;
   const ReportedScalars reported = trainer.reported_scalars();
   if (!reported.are_all || !trainer.is_chief() || trainer.monitors().contains(name_)) return;
-  TP_CHECK(std::ranges::find(reported.names, name_) != reported.names.end(), owner_,
-           "no callback reports the scalar '{}'. {}", name_, nearest_names(trainer, name_));
+  TP_CHECK(is_announced(trainer, name_), owner_, "no callback reports the scalar '{}'. {}", name_,
+           nearest_names(trainer, name_));
 }
 
 bool AwaitedScalar::is_there(TrainerBase& trainer, const std::string& consequence) {
@@ -37,8 +43,12 @@ bool AwaitedScalar::is_there(TrainerBase& trainer, const std::string& consequenc
   return false;
 }
 
+// The callback that reports it may have a longer period than the training had epochs, or the
+// training may have ended early.
 void AwaitedScalar::check_after(TrainerBase& trainer) const {
-  TP_CHECK(!was_missing_ || trainer.monitors().contains(name_), owner_,
+  const bool is_whole = trainer.epoch_num() >= trainer.max_epoch();
+  if (!was_missing_ || !is_whole || is_announced(trainer, name_)) return;
+  TP_CHECK(trainer.monitors().contains(name_), owner_,
            "the scalar '{}' was never reported in this training. {}", name_,
            nearest_names(trainer, name_));
 }

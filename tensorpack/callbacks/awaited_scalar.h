@@ -7,7 +7,7 @@
 
 namespace tensorpack {
 
-/// A scalar that the callback `owner` waits for, as somebody spelt it.
+/// A scalar that the callback `owner` waits for, by a name that may be misspelt.
 class AwaitedScalar {
  public:
   AwaitedScalar(std::string owner, std::string name)
@@ -20,7 +20,8 @@ class AwaitedScalar {
   void check_before(TrainerBase& trainer);
   /// When the scalar is due: whether it was reported. Otherwise warns, and says what is not done.
   bool is_there(TrainerBase& trainer, const std::string& consequence);
-  /// In after_train(): throws an Error if the scalar was due and was never reported.
+  /// In after_train(): throws an Error if the scalar was due in a whole training, was never
+  /// reported, and no callback says that it would be.
   void check_after(TrainerBase& trainer) const;
 
  private:

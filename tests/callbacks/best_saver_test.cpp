@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 using testing::ThrowsMessage;
 
 class BestSaverTest : public testing::Test {
@@ -103,6 +104,21 @@ TEST_F(BestSaverTest, AScalarThatIsNotReportedIsAWarningAndThenAnError) {
               HasSubstr("[MinSaver] the scalar 'errors' was never reported in this training. "
                         "Did you mean 'error'?"));
   EXPECT_FALSE(fs::exists(dir_ / "min-errors.safetensors"));
+}
+
+// Says what it reports, and does so in every second epoch.
+class SlowReport final : public Callback {
+ public:
+  ReportedScalars reports() const override { return {.names = {"error"}, .are_all = true}; }
+  void trigger_epoch() override {
+    if (epoch_num() % 2 == 0) trainer().monitors().put_scalar("error", 1);
+  }
+};
+
+TEST_F(BestSaverTest, AScalarThatWouldComeInALaterEpochIsNoError) {
+  const std::string log = train({SlowReport(), MinSaver("error", here_)}, 1);
+  EXPECT_THAT(log,
+              AllOf(HasSubstr("'error' was not reported yet"), Not(HasSubstr("Did you mean"))));
 }
 
 // Behind a ModelSaver, whose checkpoint has the best of the epoch before.

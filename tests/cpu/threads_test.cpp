@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each kernel computes on all threads that libtorch may use. (A list by hand: a new kernel is added.)
+// Each kernel computes on all threads that libtorch may use. (A list by hand: a new kernel is
+// added.)
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -30,9 +31,7 @@ at::Tensor images(int64_t channels) {
   return at::rand({2, channels, 32, 32}).contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-at::Tensor filters() {
-  return at::rand({32, 32, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
-}
+at::Tensor filters() { return at::rand({32, 32, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast); }
 
 // Of several chunks.
 at::Tensor weights() { return at::rand({1 << 17}); }
@@ -68,7 +67,9 @@ INSTANTIATE_TEST_SUITE_P(
         Kernel{"WinogradWeightGradient", true,
                [] { cpu::winograd_weight_gradient(images(32), images(32), kPadding); }},
         Kernel{"WeightGradient", true,
-               [] { cpu::weight_gradient(images(16), images(1), {16, 1, 3, 3}, kPadding); }},
+               [] {
+                 cpu::weight_gradient(images(16), images(1), {16, 1, 3, 3}, kPadding);
+               }},
         Kernel{"PoolSquares", true, [] { cpu::pool_squares(images(32), /*relu=*/true); }},
         Kernel{"PoolSquaresBackward", true,
                [] {
@@ -84,23 +85,22 @@ INSTANTIATE_TEST_SUITE_P(
                }},
         Kernel{"Adam", false,
                [] {
-                 kernels::adam_({weights()}, {weights()}, {weights()}, {weights()},
-                                learning_rate(), first_step(), {});
+                 kernels::adam_({weights()}, {weights()}, {weights()}, {weights()}, learning_rate(),
+                                first_step(), {});
                }},
         Kernel{"Lamb", false,
                [] {
-                 kernels::lamb_({weights()}, {weights()}, {weights()}, {weights()},
-                                learning_rate(), first_step(), {});
+                 kernels::lamb_({weights()}, {weights()}, {weights()}, {weights()}, learning_rate(),
+                                first_step(), {});
                }},
         Kernel{"RMSProp", false,
                [] {
                  kernels::rmsprop_({weights()}, {weights()}, {}, {}, {weights()}, learning_rate(),
                                    {});
                }},
-        Kernel{"Adagrad", false,
-               [] {
-                 kernels::adagrad_({weights()}, {weights()}, {weights()}, learning_rate(), {});
-               }}),
+        Kernel{
+            "Adagrad", false,
+            [] { kernels::adagrad_({weights()}, {weights()}, {weights()}, learning_rate(), {}); }}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

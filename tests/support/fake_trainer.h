@@ -43,6 +43,11 @@ class FakeTrainer final : public TrainerBase {
     return callbacks_.save_states();
   }
 
+  /// Steps may report others.
+  ReportedScalars reported_scalars() const override {
+    return {.names = callbacks_.reports().names};
+  }
+
   /// The whole training; a StopTraining ends it normally.
   void train(OwnedList<Callback> callbacks, OwnedList<MonitorBase> monitors = {}) {
     setup(std::move(callbacks), std::move(monitors));

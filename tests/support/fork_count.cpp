@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands before the GOMP_parallel() of the OpenMP runtime, by which libtorch forks, too: what counts
-// is who calls.
+// Stands before the GOMP_parallel() of the OpenMP runtime, by which libtorch forks, too: what
+// counts is who calls.
 #include "tests/support/fork_count.h"
 
 #include <dlfcn.h>
