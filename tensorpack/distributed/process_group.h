@@ -23,7 +23,7 @@ class Collective {
   virtual ~Collective() = default;
   /// On CUDA with NCCL: what the current stream does from now on happens after it. Otherwise
   /// returns when it is done. Throws an Error that names who is missing and the step; Interrupted
-  /// when a signal came (see SignalWatch) and the others have not for a while.
+  /// when a signal came (see SignalWatch) and the others have not come for 25 s after it.
   virtual void wait() = 0;
 };
 
@@ -47,8 +47,9 @@ struct ProcessGroupOptions {
 };
 
 /// The processes started together, seen from one of them. Everybody must call the same collectives
-/// with tensors of the same size in the same order, from one thread at a time. After the first
-/// Error the group is of no more use, and says so at once.
+/// with tensors of the same size in the same order, from one thread at a time; another thread may
+/// meanwhile wait for a Collective. After the first Error the group is of no more use, and says so
+/// at once.
 ///
 /// A program may create several groups, also while others are in use: the first that one rank
 /// creates is the first of every other rank, and so on. Ranks that train twice at once create both

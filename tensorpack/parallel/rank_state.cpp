@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/parallel/rank_state.h"
 
+#include <ATen/ATen.h>
+
 #include <nlohmann/json.hpp>
 
 #include "tensorpack/checkpoint/generator_state.h"
@@ -45,7 +47,14 @@ void restore_generators_of_rank(const Graph& graph, const StateTexts& states, in
 }
 
 StateTexts share_of_chief(const StateTexts& states, ProcessGroup& processes) {
-  return from_text(processes.gather(processes.is_chief() ? to_text(states) : "{}")[0]);
+  std::string text = processes.is_chief() ? to_text(states) : "";
+  const at::Tensor size = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
+  processes.broadcast(size);
+  text.resize(static_cast<size_t>(size.item<int64_t>()));
+  const at::Tensor bytes =
+      at::from_blob(text.data(), {static_cast<int64_t>(text.size())}, at::TensorOptions(at::kByte));
+  processes.broadcast(bytes);
+  return from_text(text);
 }
 
 }  // namespace tensorpack

@@ -16,7 +16,7 @@ StateTexts gather_generators(const Graph& graph, ProcessGroup& processes);
 /// anew, and the log says so.
 void restore_generators_of_rank(const Graph& graph, const StateTexts& states, int rank);
 
-/// What the first process brings, in all of them.
+/// Broadcasts the states of the first process: what the others pass is not looked at.
 StateTexts share_of_chief(const StateTexts& states, ProcessGroup& processes);
 
 }  // namespace tensorpack

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tensorpack/graph/decisions.h"
+#include "tensorpack/parallel/rank_state.h"
 #include "tensorpack/parallel/variable_sync.h"
 #include "tensorpack/session/program_executor.h"
 #include "tests/distributed/ranks.h"
@@ -217,9 +218,12 @@ class CountingGroup final : public ProcessGroup {
   std::unique_ptr<Collective> begin_sum(const at::Tensor&) override { return nullptr; }
   void broadcast(const at::Tensor& tensor, int) override {
     ++broadcasts;
-    tensor.data().add_(1);  // the others' values, of which libtorch does not know
+    if (changes) tensor.data().add_(1);  // the others' values, of which libtorch does not know
   }
-  std::vector<std::string> gather(const std::string& bytes) override { return {bytes}; }
+  std::vector<std::string> gather(const std::string& bytes) override {
+    ++gathers;
+    return {bytes};
+  }
   void barrier() override {}
   void check() override {}
   void check_after(std::chrono::milliseconds) override {}
@@ -230,7 +234,9 @@ class CountingGroup final : public ProcessGroup {
   void leave(const std::string&) override {}
   void stop(const std::string&) override {}
 
+  bool changes = true;
   int broadcasts = 0;
+  int gathers = 0;
 };
 
 TEST(VariableSyncTest, VariablesOfOneTypeAreBroadcastTogether) {
@@ -249,6 +255,26 @@ TEST(VariableSyncTest, VariablesOfOneTypeAreBroadcastTogether) {
   for (const auto& [name, value] : before) {
     EXPECT_TRUE(at::equal(graph.variables().at(name).tensor, value + 1)) << name;
   }
+}
+
+// All-gathered, it would be as many times as large.
+TEST(RankStateTest, WhatTheChiefHasIsBroadcast) {
+  CountingGroup group;
+  group.changes = false;
+  const StateTexts states = {{"callback/A", std::string(1000, 'a')}, {"empty", ""}};
+  EXPECT_EQ(share_of_chief(states, group), states);
+  EXPECT_EQ(group.broadcasts, 2);
+  EXPECT_EQ(group.gathers, 0);
+}
+
+TEST(RankStateTest, AllRanksHaveWhatTheChiefHas) {
+  const StateTexts states = {{"generator", std::string(100'000, '\x1f')}};
+  const auto errors = run_ranks(3, 10s, [&](const std::shared_ptr<ProcessGroup>& group) {
+    const StateTexts own = {{"rank", std::to_string(group->rank())}};
+    EXPECT_EQ(share_of_chief(group->is_chief() ? states : own, *group), states);
+    EXPECT_EQ(share_of_chief(group->is_chief() ? StateTexts() : own, *group), StateTexts());
+  });
+  EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
 // See Note [Kept copies].

@@ -5,11 +5,14 @@
 #include <sys/mount.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <set>
 #include <string>
+#include <string_view>
+#include <thread>
 
 #include "tensorpack/checkpoint/checkpoint.h"
 #include "tensorpack/utils/fs.h"
@@ -270,6 +273,23 @@ TEST(RanksProcessTest, Sigusr1ToOneRankSavesACheckpointOfAllAfterTheSameStepAndT
     }
     expect_same_weights(whole.path(), parts.path());
   }
+}
+
+// The others wait in a step for longer than they do after a signal, which is when they get it.
+TEST(RanksProcessTest, SigtermWhileTheChiefValidatesEndsAllWithACheckpointOfAll) {
+  const TempDir dir;
+  const Children ranks =
+      start_ranks(2, {TENSORPACK_TRAIN_CHILD, "validate", dir.path().string()}, /*timeout=*/120);
+  ASSERT_TRUE(ranks[0]->read_until("validating\n")) << ranks[0]->output();
+  std::this_thread::sleep_for(std::chrono::seconds(27));
+  for (const auto& rank : ranks) rank->send(SIGTERM);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  write_file_atomically(dir.path() / "validated", std::string_view());
+  for (const auto& rank : ranks) {
+    const Ended ended = wait_for(*rank);
+    EXPECT_EQ(ended.status, 128 + SIGTERM) << ended.output;
+  }
+  EXPECT_GT(load_checkpoint(dir.path()).global_step, 5) << "after the epoch that was validated";
 }
 
 TEST(RanksProcessTest, AProgramTrainsSeveralTimesOneAfterTheOtherAndTwoAtOnce) {

@@ -11,6 +11,8 @@
 //   train_child seed <logdir> <seed>|none                 trains it with that seed, or without one
 //   train_child folds <logdir>                            trains several times, one after the other
 //                                                         and two at once
+//   train_child validate <logdir>                         the chief validates after every epoch,
+//                                                         until there is <logdir>/validated
 //   train_child fail <logdir>                             throws an Error while training
 //   train_child throw <logdir>                            throws a number
 #include <ATen/ATen.h>
@@ -18,6 +20,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <string>
@@ -216,6 +219,15 @@ void train_folds() {
   sixth.get();
 }
 
+void validate(const std::filesystem::path& dir) {
+  CallbackFactory validation({.trigger = [dir](Callback&) {
+    say("validating");
+    while (!std::filesystem::exists(dir / "validated")) ::usleep(10'000);
+  }});
+  launch_train_with_config(network_config({ModelSaver(), std::move(validation)}, 1000),
+                           DistributedTrainer());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -230,6 +242,8 @@ int main(int argc, char** argv) {
       train_with_seed(words.at(2));
     } else if (words.at(0) == "folds") {
       train_folds();
+    } else if (words.at(0) == "validate") {
+      validate(words.at(1));
     } else if (words.at(0) == "fail") {
       Trainer trainer;
       trainer.set_train_op(Op::nothing());

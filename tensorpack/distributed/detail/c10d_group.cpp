@@ -35,8 +35,9 @@ using std::chrono::seconds;
 constexpr milliseconds kSilenceOfTheDead{2500};
 /// So long before the timeout ends the signs of all ranks are watched.
 constexpr seconds kWatchBeforeTimeout{5};
-/// After a signal the others come soon, or not at all.
-constexpr seconds kPatienceAfterSignal{10};
+/// How long the others are waited for after a signal, so that all save together: the chief may be
+/// busy with validation. Schedulers kill what has not ended after 30 s.
+constexpr seconds kPatienceAfterSignal{25};
 /// Between looks at the news while a collective does not end.
 constexpr milliseconds kSlice{200};
 
@@ -159,6 +160,9 @@ class C10dGroup final : public ProcessGroup, public std::enable_shared_from_this
   }
 
   News gone(const std::vector<int>& ranks, const std::vector<Sign>& signs) const;
+  /// From now on the group is of no more use.
+  void note_failure(const std::string& text);
+  void check_failure();
   [[noreturn]] void fail(const std::string& text);
   [[noreturn]] void fail_by(const News& news);
   [[noreturn]] void fail_by_error(const std::string& error, int64_t collective);
@@ -174,10 +178,12 @@ class C10dGroup final : public ProcessGroup, public std::enable_shared_from_this
   std::unique_ptr<Transport> nccl_;
   std::atomic<Transport*> to_interrupt_ = nullptr;
   std::unique_ptr<SignsOfLife> signs_;  // its thread calls the transports: it goes first
-  std::string failure_;                 // the text of the first
-  bool unfinished_ = false;             // a transfer may still be under way
-  bool left_ = false;
-  bool ends_here_ = false;
+  // Several towers may be in the group at once: one waits while another begins a sum.
+  std::atomic<bool> unfinished_ = false;  // a transfer may still be under way
+  std::atomic<bool> left_ = false;
+  std::atomic<bool> ends_here_ = false;
+  std::mutex failure_mutex_;
+  std::string failure_;                     // the text of the first
   std::optional<WaitCheck> while_waiting_;  // for a GPU
 };
 
@@ -281,16 +287,26 @@ C10dGroup::~C10dGroup() {
                    .size = size()});
 }
 
-void C10dGroup::fail(const std::string& text) {
-  failure_ = text;
+void C10dGroup::note_failure(const std::string& text) {
   unfinished_ = true;
+  const std::lock_guard lock(failure_mutex_);
+  if (failure_.empty()) failure_ = text;
+}
+
+void C10dGroup::check_failure() {
+  const std::lock_guard lock(failure_mutex_);
+  if (failure_.empty()) return;
+  throw make_error(where(), "the process group is of no more use after this failure: {}", failure_);
+}
+
+void C10dGroup::fail(const std::string& text) {
+  note_failure(text);
   throw make_error(where(), "{}", text);
 }
 
 void C10dGroup::fail_by(const News& news) {
   if (news.kind == News::Kind::kStopped) {
-    failure_ = news.text;
-    unfinished_ = true;
+    note_failure(news.text);
     throw StopTraining(news.text);
   }
   fail(news.kind == News::Kind::kGone ? news.text : fmt::format("{} {}", news.text, kHowToGoOn));
@@ -300,8 +316,7 @@ void C10dGroup::fail_by_store() {
   const auto step = signs_->last_step(0);
   fail(fmt::format(
       "{} is gone or cannot be reached any more: {}:{} has not answered for {}{}. Look at its "
-      "output "
-      "and at the network, and start the job again.",
+      "output and at the network, and start the job again.",
       environment().launcher_hosts_store ? "the launcher" : "rank 0", environment().master_address,
       environment().master_port, seconds_of(signs_->store_silence()),
       step && !environment().launcher_hosts_store ? fmt::format(", last seen in step {}", *step)
@@ -369,24 +384,21 @@ void C10dGroup::fail_by_timeout(int64_t collective) {
     const bool one = absent.size() == 1;
     news.text = fmt::format(
         "{} {} alive but {} not come to this collective for {}; {} in step {}. Ranks that do not "
-        "do "
-        "the same number of steps, or one that waits for something else, look like this; a longer "
-        "timeout is set by TENSORPACK_TIMEOUT, in seconds.",
+        "do the same number of steps, or one that waits for something else, look like this; a "
+        "longer timeout is set by TENSORPACK_TIMEOUT, in seconds.",
         name_ranks(absent), one ? "is" : "are", one ? "has" : "have", seconds_of(timeout_),
         one ? "it is" : fmt::format("rank {} is", absent.front()), sign.step);
   } else if (!elsewhere.empty()) {
     const Sign& sign = signs[static_cast<size_t>(elsewhere.front())];
     news.text = fmt::format(
         "rank {} is in another collective than rank {}: {} in step {}, not {} in step {}. All "
-        "ranks "
-        "must call the same collectives in the same order.",
+        "ranks must call the same collectives in the same order.",
         elsewhere.front(), rank(), sign.collective, sign.step, own.collective, own.step);
   } else if (!behind.empty()) {
     const Sign& sign = signs[static_cast<size_t>(behind.front())];
     news.text = fmt::format(
         "{} {} alive but behind: rank {} is in step {}, and rank {} has waited in step {} for {}. "
-        "A "
-        "longer timeout is set by TENSORPACK_TIMEOUT, in seconds.",
+        "A longer timeout is set by TENSORPACK_TIMEOUT, in seconds.",
         name_ranks(behind), behind.size() == 1 ? "is" : "are", behind.front(), sign.step, rank(),
         own.step, seconds_of(timeout_));
   } else {
@@ -404,10 +416,7 @@ void C10dGroup::check() {
       !left_, where(),
       "this process has left the group, as at the end of a training, and can take part no more. "
       "Create another group.");
-  if (!failure_.empty()) {
-    throw make_error(where(), "the process group is of no more use after this failure: {}",
-                     failure_);
-  }
+  check_failure();
   const auto news = signs_->news();
   if (news && news->kind != News::Kind::kDone) fail_by(*news);
 }
@@ -445,9 +454,10 @@ std::string describe_failed_transfer(const std::exception& error) { return descr
 void C10dGroup::wait(Transfer& transfer, int64_t collective) {
   const auto begun = Clock::now();
   const auto watch_at = begun + std::max<milliseconds>(timeout_ - kWatchBeforeTimeout, kSlice);
-  bool watching = false;
+  std::optional<SignsOfLife::WatchAll> watching;
+  std::optional<Clock::time_point> signalled;  // since when there is a signal
   for (;;) {
-    if (!failure_.empty()) check();
+    check_failure();
     try {
       if (transfer.wait(kSlice)) break;
     } catch (const std::exception& error) {
@@ -455,17 +465,13 @@ void C10dGroup::wait(Transfer& transfer, int64_t collective) {
     }
     if (const auto news = signs_->news_against(collective)) fail_by(*news);
     if (Clock::now() >= begun + timeout_) fail_by_timeout(collective);
-    if (pending_signal() != 0 && Clock::now() >= begun + kPatienceAfterSignal) {
-      failure_ = "a signal ended this process while it waited for the others.";
-      unfinished_ = true;
+    if (pending_signal() != 0 && !signalled) signalled = Clock::now();
+    if (signalled && Clock::now() >= *signalled + kPatienceAfterSignal) {
+      note_failure("a signal ended this process while it waited for the others.");
       throw Interrupted(pending_signal());
     }
-    if (!watching && Clock::now() >= watch_at) {
-      watching = true;
-      signs_->watch_all();
-    }
+    if (!watching && Clock::now() >= watch_at) watching.emplace(*signs_);
   }
-  if (watching) signs_->stop_watching();
 }
 
 std::string describe_collective(const char* what, const at::Tensor& tensor) {
@@ -548,7 +554,7 @@ void C10dGroup::leave(const std::string& reason) { leave(News::Kind::kFailed, re
 void C10dGroup::stop(const std::string& reason) { leave(News::Kind::kStopped, reason); }
 
 void C10dGroup::leave(News::Kind kind, const std::string& reason) {
-  if (std::exchange(left_, true)) return;
+  if (left_.exchange(true)) return;
   signs_->leave(kind, reason);
 }
 

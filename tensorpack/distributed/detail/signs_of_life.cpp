@@ -91,8 +91,9 @@ struct SignsOfLife::State {
   std::optional<News> news;     // what stands
   std::optional<News> to_tell;  // what the thread is to tell
   std::vector<Seen> seen;       // by rank
-  std::optional<Clock::time_point> watching_since;
-  Clock::time_point looked_at{};  // when all signs were read last
+  int watchers = 0;
+  Clock::time_point watching_since{};  // if there are watchers
+  Clock::time_point looked_at{};       // when all signs were read last
   Clock::time_point answered = Clock::now();
   int signal_to_end = 0;  // that this process received
   bool has_to_save = false;
@@ -155,7 +156,7 @@ void SignsOfLife::State::look_at(int other) {
 /// number of ranks. When something is wrong, all.
 void SignsOfLife::State::look_around() {
   std::unique_lock lock(mutex);
-  const bool all = watching_since.has_value();
+  const bool all = watchers > 0;
   lock.unlock();
   if (!all) {
     look_at((rank() + 1) % size());
@@ -279,7 +280,7 @@ void SignsOfLife::State::lose_store() {
 
 void SignsOfLife::State::tick(bool beat_is_due) {
   std::unique_lock lock(mutex);
-  const bool watching = watching_since.has_value();
+  const bool watching = watchers > 0;
   lock.unlock();
   if (beat_is_due || watching) {
     beat();
@@ -377,21 +378,22 @@ int64_t SignsOfLife::collectives() const {
   return state_->own.collectives;
 }
 
-void SignsOfLife::watch_all() {
-  const std::lock_guard lock(state_->mutex);
-  if (state_->watching_since) return;
-  state_->watching_since = Clock::now();
+SignsOfLife::WatchAll::WatchAll(SignsOfLife& signs) : signs_(signs) {
+  State& state = *signs_.state_;
+  const std::lock_guard lock(state.mutex);
+  if (state.watchers++ == 0) state.watching_since = Clock::now();
+  since_ = state.watching_since;
 }
 
-void SignsOfLife::stop_watching() {
-  const std::lock_guard lock(state_->mutex);
-  state_->watching_since.reset();
+SignsOfLife::WatchAll::~WatchAll() {
+  const std::lock_guard lock(signs_.state_->mutex);
+  --signs_.state_->watchers;
 }
 
 std::vector<Sign> SignsOfLife::look(milliseconds watched, int64_t collective) {
-  watch_all();
+  const WatchAll watch(*this);
   std::unique_lock lock(state_->mutex);
-  const auto from = *state_->watching_since + watched;
+  const auto from = watch.since() + watched;
   const auto useless = [&] {
     return state_->finished || (state_->news && state_->news->prevents(collective));
   };

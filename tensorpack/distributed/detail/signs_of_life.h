@@ -104,9 +104,21 @@ class SignsOfLife {
   std::optional<News> news_against(int64_t collective) const;
   int64_t collectives() const;
 
-  /// From now on reads the signs of all ranks often, not only of the next one.
-  void watch_all();
-  void stop_watching();
+  /// While one lives, the signs of all ranks are read often, not only of the next one. Several
+  /// threads may each have one.
+  class [[nodiscard]] WatchAll {
+   public:
+    explicit WatchAll(SignsOfLife& signs);
+    ~WatchAll();
+    WatchAll(const WatchAll&) = delete;
+    WatchAll& operator=(const WatchAll&) = delete;
+
+    std::chrono::steady_clock::time_point since() const { return since_; }
+
+   private:
+    SignsOfLife& signs_;
+    std::chrono::steady_clock::time_point since_;  // of the first of those that live
+  };
   /// The signs of all ranks, watched for at least `watched`. Empty when the store does not answer,
   /// or as soon as there are news against the collective.
   std::vector<Sign> look(std::chrono::milliseconds watched, int64_t collective);
