@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One model on a GPU, on several, and in several processes; what processes can do together.
 //   devices gpu|gpus|processes|group
+#include <algorithm>
+
 #include "examples/command_line.h"
 #include "tensorpack/tensorpack.h"
 
@@ -21,7 +23,27 @@ ModelDesc model() {
 
 DataFlowPtr data() { return FakeData({{.low = -1}}, {.size = 512}) | map(with_label); }
 
-TrainConfig config() { return {.model = model(), .dataflow = data() | batch(32), .max_epoch = 4}; }
+// Halves the learning rate after an epoch in which validation got no better. Only rank 0 validates.
+HyperParamSetterWithFunc halve_on_plateau() {
+  auto next = [best = 1e9](int64_t epoch, double old, const Monitors& monitors) mutable {
+    if (epoch == 0) return old;  // before training
+    const double cost = monitors.get_latest("validation_cost");
+    const bool is_better = cost < best;
+    best = std::min(best, cost);
+    return is_better ? old : old / 2;
+  };
+  return HyperParamSetterWithFunc("learning_rate", next, {.decided_by_chief = true});
+}
+
+TrainConfig config() {
+  return {
+      .model = model(),
+      .dataflow = data() | batch(32),
+      .callbacks = {InferenceRunner(data() | batch(32), {ScalarStats({"cost"})}),
+                    halve_on_plateau()},
+      .max_epoch = 4,
+  };
+}
 
 void on_a_gpu(TrainConfig config) {
   config.session = {.precision = Precision::kBFloat16};  // float32 variables, float32 updates

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/callbacks/callbacks.h"
 
+#include "tensorpack/graph/chief_only.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/error_context.h"
 #include "tensorpack/utils/logger.h"
@@ -25,20 +26,6 @@ std::map<std::string, Callback*> by_state_key(const OwnedList<Callback>& callbac
   return keys;
 }
 
-// Calls a method of every callback; what one of them throws says whose it was.
-template <typename Method>
-void call_each(OwnedList<Callback>& callbacks, const char* name, Method method) {
-  Callback* current = nullptr;
-  try {
-    for (Callback& callback : callbacks) {
-      current = &callback;
-      method(callback);
-    }
-  } catch (...) {
-    rethrow_with(fmt::format("in {}() of {}", name, current->name()));
-  }
-}
-
 void load_state(Callback& callback, const std::string& state) {
   try {
     callback.load_state(state);
@@ -51,39 +38,102 @@ void load_state(Callback& callback, const std::string& state) {
 
 }  // namespace
 
+template <typename Action>
+void Callbacks::guarded(const Callback& callback, Action action) const {
+  if (!runs_in_chief_alone(callback)) return action();
+  const std::function<std::string()> name = [&] { return callback.name(); };
+  const ChiefOnlyScope scope(name, callback.graph().variables(), variables_of_chief_);
+  action();
+}
+
+/// A callback that runs in the chief alone, as a hook of runs that all processes make.
+class Callbacks::GuardedHook final : public Hook {
+ public:
+  GuardedHook(const Callbacks& callbacks, Callback& callback)
+      : callbacks_(callbacks), callback_(callback) {}
+
+  std::string name() const override { return callback_.name(); }
+  RunArgs before_run(RunContext& context) override {
+    RunArgs args;
+    callbacks_.guarded(callback_, [&] { args = callback_.before_run(context); });
+    return args;
+  }
+  void after_run(RunContext& context, const FetchedValues& values) override {
+    callbacks_.guarded(callback_, [&] { callback_.after_run(context, values); });
+  }
+
+ private:
+  const Callbacks& callbacks_;
+  Callback& callback_;
+};
+
+Callbacks::Callbacks(OwnedList<Callback> callbacks) : callbacks_(std::move(callbacks)) {}
+
+Callbacks::~Callbacks() = default;
+
+// Calls a method of every callback; what one of them throws says whose it was.
+template <typename Method>
+void Callbacks::call_each(const char* name, Method method) {
+  Callback* current = nullptr;
+  try {
+    for (Callback& callback : callbacks_) {
+      current = &callback;
+      guarded(callback, [&] { method(callback); });
+    }
+  } catch (...) {
+    rethrow_with(fmt::format("in {}() of {}", name, current->name()));
+  }
+}
+
 std::vector<Hook*> Callbacks::hooks() {
   std::vector<Hook*> hooks;
-  for (Callback& callback : callbacks_) hooks.push_back(&callback);
+  guarded_hooks_.clear();
+  for (Callback& callback : callbacks_) {
+    if (runs_in_chief_alone(callback)) {
+      guarded_hooks_.push_back(std::make_unique<GuardedHook>(*this, callback));
+      hooks.push_back(guarded_hooks_.back().get());
+    } else {
+      hooks.push_back(&callback);
+    }
+  }
   return hooks;
 }
 
+// What callbacks assign here reaches all: the chief's variables are broadcast afterwards.
 void Callbacks::setup_graph(TrainerBase& trainer) {
   for (Callback& callback : callbacks_) callback.attach(trainer);
-  call_each(callbacks_, "setup_graph", [](Callback& callback) { callback.setup_graph(); });
+  call_each("setup_graph", [&](Callback& callback) {
+    const size_t before = trainer.variables().size();
+    callback.setup_graph();
+    if (trainer.processes() == nullptr || !callback.chief_only()) return;
+    const std::deque<Variable>& all = trainer.variables().all();
+    for (size_t i = before; i < all.size(); ++i) variables_of_chief_.insert(&all[i]);
+  });
+  has_other_processes_ = trainer.processes() != nullptr;
 }
 
 void Callbacks::before_train() {
-  call_each(callbacks_, "before_train", [](Callback& callback) { callback.before_train(); });
+  call_each("before_train", [](Callback& callback) { callback.before_train(); });
   after_triggers();
 }
 
 void Callbacks::before_epoch() {
-  call_each(callbacks_, "before_epoch", [](Callback& callback) { callback.before_epoch(); });
+  call_each("before_epoch", [](Callback& callback) { callback.before_epoch(); });
 }
 
 void Callbacks::trigger_step() {
-  call_each(callbacks_, "trigger_step", [](Callback& callback) { callback.trigger_step(); });
+  call_each("trigger_step", [](Callback& callback) { callback.trigger_step(); });
   after_triggers();
 }
 
 void Callbacks::after_epoch() {
-  call_each(callbacks_, "after_epoch", [](Callback& callback) { callback.after_epoch(); });
+  call_each("after_epoch", [](Callback& callback) { callback.after_epoch(); });
 }
 
 void Callbacks::trigger_epoch() {
   std::exception_ptr stop;
   std::vector<std::pair<std::string, double>> times;
-  call_each(callbacks_, "trigger_epoch", [&](Callback& callback) {
+  call_each("trigger_epoch", [&](Callback& callback) {
     const Timer timer;
     try {
       callback.trigger_epoch();
@@ -99,7 +149,7 @@ void Callbacks::trigger_epoch() {
 }
 
 void Callbacks::after_triggers() {
-  call_each(callbacks_, "after_triggers", [](Callback& callback) { callback.after_triggers(); });
+  call_each("after_triggers", [](Callback& callback) { callback.after_triggers(); });
 }
 
 std::exception_ptr Callbacks::after_train() noexcept {

@@ -4,6 +4,8 @@
 
 #include <exception>
 #include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,9 +17,13 @@ namespace tensorpack {
 
 /// Runs each method over all callbacks, in the order of the list. Exceptions pass through at once,
 /// unless a method says otherwise, with the name of the callback (see utils/error_context.h).
+///
+/// Of several processes, a callback that runs in the chief alone may not assign what all have: what
+/// it does from before_train() to the end of the last epoch is in a ChiefOnlyScope.
 class Callbacks {
  public:
-  explicit Callbacks(OwnedList<Callback> callbacks = {}) : callbacks_(std::move(callbacks)) {}
+  explicit Callbacks(OwnedList<Callback> callbacks = {});
+  ~Callbacks();
 
   OwnedList<Callback>& all() { return callbacks_; }
   /// The callbacks as a HookedSession takes them. Valid until a callback is added.
@@ -51,9 +57,22 @@ class Callbacks {
   void load_states(const std::map<std::string, std::string>& states, bool has_all = true);
 
  private:
+  class GuardedHook;
+
   void after_triggers();
+  bool runs_in_chief_alone(const Callback& callback) const {
+    return has_other_processes_ && callback.chief_only();
+  }
+  /// Calls `action`, in a ChiefOnlyScope if other processes do not run the callback.
+  template <typename Action>
+  void guarded(const Callback& callback, Action action) const;
+  template <typename Method>
+  void call_each(const char* name, Method method);
 
   OwnedList<Callback> callbacks_;
+  bool has_other_processes_ = false;
+  std::set<const Variable*> variables_of_chief_;  // that the others do not have
+  std::vector<std::unique_ptr<Hook>> guarded_hooks_;
 };
 
 namespace detail {

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "tensorpack/graph/chief_only.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -23,9 +24,7 @@ void GraphVarParam::set_value(double value) {
            "GraphVarParam", "'{}' holds integers and cannot become {}. Give it a whole number.",
            name_, value);
   const auto lock = graph_->lock_variables();
-  at::NoGradGuard no_grad;
-  variable_->tensor.fill_(value);
-  for (const Variable* replica : variable_->replicas) replica->tensor.fill_(value);
+  variable_->assign(at::scalar_tensor(value, variable_->tensor.options().requires_grad(false)));
 }
 
 double GraphVarParam::get_value() const {
@@ -34,5 +33,10 @@ double GraphVarParam::get_value() const {
 }
 
 bool GraphVarParam::is_in_checkpoints() const { return variable_->is_saved(); }
+
+void ObjAttrParam::set_value(double value) {
+  ChiefOnlyScope::check_settable(name_);
+  set_(value);
+}
 
 }  // namespace tensorpack

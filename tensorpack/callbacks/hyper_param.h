@@ -19,6 +19,8 @@ class HyperParam {
 
   /// Called once, before training: throws an Error when there is nothing to set.
   virtual void setup(Graph& /*graph*/) {}
+  /// The built-in ones throw an Error in a callback that runs in the chief process alone while
+  /// others train, too.
   virtual void set_value(double value) = 0;
   virtual double get_value() const = 0;
   /// For messages and for the file of HumanHyperParamSetter.
@@ -62,7 +64,7 @@ class ObjAttrParam final : public HyperParam {
   ObjAttrParam(std::string name, std::function<double()> get, std::function<void(double)> set)
       : name_(std::move(name)), get_(std::move(get)), set_(std::move(set)) {}
 
-  void set_value(double value) override { set_(value); }
+  void set_value(double value) override;
   double get_value() const override { return get_(); }
   std::string readable_name() const override { return name_; }
 

@@ -28,6 +28,10 @@ HyperParamSetter::HyperParamSetter(AnyHyperParam param) : param_(std::move(param
 }
 
 void HyperParamSetter::setup_graph() {
+  TP_CHECK(trainer().processes() == nullptr || !chief_only(), name(),
+           "{} would be set in the chief process alone, and the other ranks would go on with the "
+           "value before. Leave out set_chief_only(true).",
+           param_->readable_name());
   param_->setup(graph());
   last_set_.reset();
   last_told_ = -1;
@@ -79,10 +83,24 @@ void HyperParamSetter::load_state(const std::string& state) {
   if (!param().is_in_checkpoints()) param().set_value(std::stod(state));
 }
 
-HyperParamSetterWithFunc::HyperParamSetterWithFunc(AnyHyperParam param, Function function)
-    : HyperParamSetter(std::move(param)), function_(std::move(function)) {
+HyperParamSetterWithFunc::HyperParamSetterWithFunc(AnyHyperParam param, Function function,
+                                                   HyperParamSetterWithFuncOptions options)
+    : HyperParamSetterWithFunc(std::move(param), options, without_monitors(std::move(function))) {}
+
+HyperParamSetterWithFunc::HyperParamSetterWithFunc(AnyHyperParam param,
+                                                   HyperParamSetterWithFuncOptions options,
+                                                   FunctionOfMonitors function)
+    : HyperParamSetter(std::move(param)), function_(std::move(function)), options_(options) {
   TP_CHECK(function_ != nullptr, "HyperParamSetterWithFunc",
            "the function is empty. Pass one that gives the value.");
+}
+
+HyperParamSetterWithFunc::FunctionOfMonitors HyperParamSetterWithFunc::without_monitors(
+    Function function) {
+  if (function == nullptr) return nullptr;
+  return [function = std::move(function)](int64_t epoch, double old, const Monitors&) {
+    return function(epoch, old);
+  };
 }
 
 void HyperParamSetterWithFunc::before_train() {
@@ -90,7 +108,7 @@ void HyperParamSetterWithFunc::before_train() {
 }
 
 std::optional<double> HyperParamSetterWithFunc::next_value() {
-  return function_(epoch_num(), param().get_value());
+  return function_(epoch_num(), param().get_value(), trainer().monitors());
 }
 
 }  // namespace tensorpack

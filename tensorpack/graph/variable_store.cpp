@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
+#include "tensorpack/graph/chief_only.h"
 #include "tensorpack/graph/tensor_key.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/regex.h"
@@ -15,6 +16,7 @@ void Variable::assign(const at::Tensor& value) const {
   TP_CHECK(value.sizes() == tensor.sizes(), "assign",
            "variable '{}' has shape [{}], the new value [{}]. Reshape the value first.", name,
            fmt::join(tensor.sizes(), ", "), fmt::join(value.sizes(), ", "));
+  ChiefOnlyScope::check_assignable(*this);
   at::NoGradGuard no_grad;
   tensor.copy_(value);
   for (const Variable* replica : replicas) replica->tensor.copy_(value);

@@ -42,7 +42,8 @@ struct Variable {
   bool is_trainable() const { return role == VariableRole::kTrainable; }
   /// Replicas are trained like the variable they copy, but not saved.
   bool is_saved() const { return role != VariableRole::kLocal && !is_replica(); }
-  /// Copies `value` into the variable and into its replicas; throws an Error if shapes differ.
+  /// Copies `value` into the variable and into its replicas; throws an Error if shapes differ, and
+  /// in a callback that runs in the chief process alone while others train, too.
   void assign(const at::Tensor& value) const;
 };
 

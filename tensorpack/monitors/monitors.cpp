@@ -6,8 +6,8 @@
 
 namespace tensorpack {
 
-Monitors::Monitors(OwnedList<MonitorBase> monitors, const LoopState& loop)
-    : monitors_(std::move(monitors)), loop_(loop) {}
+Monitors::Monitors(OwnedList<MonitorBase> monitors, const LoopState& loop, int rank)
+    : monitors_(std::move(monitors)), loop_(loop), rank_(rank) {}
 
 void Monitors::put_scalar(const std::string& name, double value) {
   auto& history = history_[name];
@@ -86,6 +86,14 @@ const std::vector<std::pair<int64_t, double>>& Monitors::get_history(
     const std::string& name) const {
   auto found = history_.find(name);
   if (found != history_.end()) return found->second;
+  if (rank_ != 0) {
+    throw make_error(
+        "monitors",
+        "no scalar named '{}' has been reported in rank {}: callbacks such as InferenceRunner "
+        "report in the chief process alone. Decide there and have all ranks take the value, as "
+        "HyperParamSetterWithFunc does with {{.decided_by_chief = true}}. {}",
+        name, rank_, nearest_names(name));
+  }
   throw make_error("monitors", "no scalar named '{}' has been reported yet. {}", name,
                    nearest_names(name));
 }

@@ -16,8 +16,9 @@ namespace tensorpack {
 /// `trainer().monitors()`: hands every value to each monitor, and remembers scalars for the run.
 class Monitors {
  public:
-  /// `loop` must outlive this object; values are stamped with its current step.
-  Monitors(OwnedList<MonitorBase> monitors, const LoopState& loop);
+  /// `loop` must outlive this object; values are stamped with its current step. `rank` is that of
+  /// this process among those that train together: most scalars are reported in rank 0 alone.
+  Monitors(OwnedList<MonitorBase> monitors, const LoopState& loop, int rank = 0);
 
   /// What was reported at this step already, as by two setters of one hyper-parameter, is not
   /// reported again; another value of the same step takes the place of the one before.
@@ -43,7 +44,8 @@ class Monitors {
   /// Claims a name for what `owner` will report under it; throws an Error when another has it.
   void claim(const std::string& name, const std::string& owner);
 
-  /// The newest value; throws an Error with the nearest names if there is none.
+  /// The newest value; throws an Error with the nearest names if there is none, which in other
+  /// ranks than the first says that the chief may have it.
   double get_latest(const std::string& name) const;
   /// Every (global_step, value) of this run, oldest first, the last of each step; throws as
   /// get_latest() does.
@@ -59,6 +61,7 @@ class Monitors {
  private:
   OwnedList<MonitorBase> monitors_;
   const LoopState& loop_;
+  int rank_;
   std::map<std::string, std::vector<std::pair<int64_t, double>>> history_;
   HyperParams hyper_params_;
   std::map<std::string, std::string> owners_;  // of the names that were claimed

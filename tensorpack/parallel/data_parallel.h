@@ -68,6 +68,10 @@ struct DataParallel {
   /// the end of every epoch, too, and not only before training. What is not trained by gradients,
   /// like moving averages, differs until then.
   bool sync_every_epoch = true;
+  /// Whether the end of every epoch compares, bit by bit, what steps change alike in all towers and
+  /// processes: trainable and global variables but not accumulated gradients. A difference is an
+  /// Error. Turn it off where they round differently, as processors of different kinds may.
+  bool check_equal = true;
 
   /// Whether gradients have to be exchanged at all.
   bool is_parallel() const {

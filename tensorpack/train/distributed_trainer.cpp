@@ -30,7 +30,8 @@ DataParallel distributed(DistributedOptions options) {
           .processes = std::move(options.processes),
           .compression = options.compression,
           .bucket_bytes = options.bucket_bytes,
-          .sync_every_epoch = options.broadcast_every_epoch};
+          .sync_every_epoch = options.broadcast_every_epoch,
+          .check_equal = options.check_equal};
 }
 
 DistributedTrainer::DistributedTrainer(DistributedOptions options)

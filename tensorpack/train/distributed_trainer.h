@@ -20,6 +20,8 @@ struct DistributedOptions {
   /// Whether all processes take over the chief's variables at the end of every epoch, too. What is
   /// not trained by gradients, like moving averages, differs until then.
   bool broadcast_every_epoch = true;
+  /// Whether what must be equal is compared then; see DataParallel.
+  bool check_equal = true;
   /// How long a process may keep the others waiting: longer than the longest thing that the chief
   /// does alone, such as inference.
   std::chrono::milliseconds timeout = default_collective_timeout();

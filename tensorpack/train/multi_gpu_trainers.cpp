@@ -40,7 +40,8 @@ SyncMultiGPUTrainerReplicated::SyncMultiGPUTrainerReplicated(Devices devices,
                                                              ReplicatedOptions options)
     : SingleCostTrainer(DataParallel{.devices = std::move(devices),
                                      .average = options.average,
-                                     .sync_every_epoch = options.sync_every_epoch},
+                                     .sync_every_epoch = options.sync_every_epoch,
+                                     .check_equal = options.check_equal},
                         options.graph) {}
 
 SyncMultiGPUTrainerParameterServer::SyncMultiGPUTrainerParameterServer(

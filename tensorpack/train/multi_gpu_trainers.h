@@ -18,6 +18,8 @@ struct ReplicatedOptions {
   bool average = true;
   /// Whether the copies of variables are made equal at the end of every epoch, too.
   bool sync_every_epoch = true;
+  /// Whether they are compared then; see DataParallel.
+  bool check_equal = true;
   GraphOptions graph = {};
 };
 

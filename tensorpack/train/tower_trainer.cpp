@@ -7,6 +7,7 @@
 
 #include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/graph/check_batch.h"
+#include "tensorpack/parallel/equal_variables.h"
 #include "tensorpack/parallel/variable_sync.h"
 #include "tensorpack/utils/device.h"
 #include "tensorpack/utils/error.h"
@@ -177,10 +178,14 @@ class InputSourceCallback final : public Callback {
 };
 
 // Makes the variables of all towers and processes equal to those of the first: after they were
-// restored, and at the end of epochs, before other callbacks look at them.
+// restored, and at the end of epochs, before other callbacks look at them. That must not hide that
+// training has made them differ, so they are compared before.
 class SyncVariables final : public Callback {
  public:
-  explicit SyncVariables(bool every_epoch) : every_epoch_(every_epoch) { set_chief_only(false); }
+  explicit SyncVariables(const DataParallel& parallel)
+      : every_epoch_(parallel.sync_every_epoch), checks_(parallel.check_equal) {
+    set_chief_only(false);
+  }
   ReportedScalars reports() const override { return no_scalars(); }
   void setup_graph() override { count_ = graph().variables().size(); }
   void before_train() override {
@@ -188,6 +193,10 @@ class SyncVariables final : public Callback {
     if (copies > 0) log::info("Copied {} to the replicas of towers.", counted(copies, "variable"));
   }
   void trigger_epoch() override {
+    if (checks_) {
+      check_equal_variables(
+          graph(), {.count = count_, .processes = trainer().processes(), .epoch = epoch_num()});
+    }
     if (!every_epoch_) return;
     average_accumulated_gradients(graph(), trainer().processes());
     sync();
@@ -202,6 +211,7 @@ class SyncVariables final : public Callback {
   }
 
   bool every_epoch_;
+  bool checks_;
   size_t count_ = 0;  // the model's variables, in all processes
 };
 
@@ -230,7 +240,7 @@ void TowerTrainer::setup_tower(std::vector<TensorSpec> inputs, Owned<InputSource
   input_ = std::unique_ptr<InputSource>(std::move(input));
   feeder_ = [source = input_] { return source->next(); };
   register_callback(InputSourceCallback(*input_, feeder_, inputs_));
-  if (parallel_.is_parallel()) register_callback(SyncVariables(parallel_.sync_every_epoch));
+  if (parallel_.is_parallel()) register_callback(SyncVariables(parallel_));
 }
 
 Op TowerTrainer::define(const std::string& name, TowerBody body) {

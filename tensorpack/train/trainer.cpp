@@ -156,7 +156,8 @@ void Trainer::setup_callbacks(OwnedList<Callback> callbacks, OwnedList<MonitorBa
   model_variables_ = graph_->variables().size();
   // What the others would write, the chief writes.
   if (!is_chief_) monitors = OwnedList<MonitorBase>();
-  monitors_ = std::make_unique<Monitors>(std::move(monitors), loop_);
+  monitors_ =
+      std::make_unique<Monitors>(std::move(monitors), loop_, processes_ ? processes_->rank() : 0);
   callbacks_.setup_graph(*this);
 }
 

@@ -292,6 +292,39 @@ TEST(RanksProcessTest, SigtermWhileTheChiefValidatesEndsAllWithACheckpointOfAll)
   EXPECT_GT(load_checkpoint(dir.path()).global_step, 5) << "after the epoch that was validated";
 }
 
+Children start_drifting(const fs::path& dir, const std::string& how) {
+  return start_ranks(2, {TENSORPACK_TRAIN_CHILD, "drift", dir.string(), how});
+}
+
+TEST(RanksProcessTest, RanksThatGoApartAreAnErrorInBothThatSaysWhere) {
+  const std::pair<const char*, std::string> cases[] = {
+      {"assign",
+       "[assign] 'learning_rate' is set by InStep, which runs in the chief process alone"},
+      {"fill",
+       "ranks differ at the end of epoch 1 in what must be equal: 'learning_rate' is "
+       "0.01 in rank 0, and 0.001 in rank 1"},
+  };
+  for (const auto& [how, message] : cases) {
+    const TempDir dir;
+    for (const auto& rank : start_drifting(dir.path(), how)) {
+      const Ended ended = wait_for(*rank);
+      EXPECT_EQ(ended.status, 1) << how;
+      EXPECT_THAT(ended.output, HasSubstr(message)) << how;
+    }
+  }
+}
+
+TEST(RanksProcessTest, AScheduleThatTheChiefDecidesIsThatOfAll) {
+  const TempDir dir;
+  for (const auto& rank : start_drifting(dir.path(), "plateau")) {
+    const Ended ended = wait_for(*rank);
+    EXPECT_EQ(ended.status, 0) << ended.output;
+    EXPECT_THAT(ended.output, AllOf(HasSubstr("epoch 1 learning_rate 0.01\n"),
+                                    HasSubstr("epoch 2 learning_rate 0.005\n"),
+                                    HasSubstr("epoch 4 learning_rate 0.00125\n")));
+  }
+}
+
 TEST(RanksProcessTest, AProgramTrainsSeveralTimesOneAfterTheOtherAndTwoAtOnce) {
   const TempDir dir;
   for (const auto& rank : start_ranks(2, {TENSORPACK_TRAIN_CHILD, "folds", dir.path().string()})) {

@@ -11,6 +11,8 @@
 //   train_child seed <logdir> <seed>|none                 trains it with that seed, or without one
 //   train_child folds <logdir>                            trains several times, one after the other
 //                                                         and two at once
+//   train_child drift <logdir> <how>                      trains for four epochs as ranks that go
+//                                                         apart; see drift()
 //   train_child validate <logdir>                         the chief validates after every epoch,
 //                                                         until there is <logdir>/validated
 //   train_child fail <logdir>                             throws an Error while training
@@ -21,12 +23,14 @@
 
 #include <csignal>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "tensorpack/callbacks/callback_factory.h"
+#include "tensorpack/callbacks/hyper_param_setter.h"
 #include "tensorpack/callbacks/merge_all_summaries.h"
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/callbacks/trigger.h"
@@ -219,6 +223,62 @@ void train_folds() {
   sixth.get();
 }
 
+// Calls a function after the second step of every epoch.
+class InStep final : public Callback {
+ public:
+  explicit InStep(std::function<void(Callback&)> function) : function_(std::move(function)) {}
+  void trigger_step() override {
+    if (local_step() == 1) function_(*this);
+  }
+
+ private:
+  std::function<void(Callback&)> function_;
+};
+
+// Says what the learning rate is at the end of every epoch.
+CallbackFactory tell_learning_rate() {
+  CallbackFactory tell({.trigger = [](Callback& self) {
+    const at::Tensor& rate = self.graph().variables().at("learning_rate").tensor;
+    say(fmt::format("epoch {} learning_rate {:.4g}", self.epoch_num(), rate.item<double>()));
+  }});
+  tell.set_chief_only(false);
+  return tell;
+}
+
+// How ranks go apart: the chief alone assigns ("assign"), or rank 1 alone fills a tensor ("fill");
+// or nothing is wrong, and the chief decides the learning rate ("plateau").
+void drift(const std::string& how) {
+  set_global_seed(7);
+  const bool is_odd = detect_launch().rank == 1;
+  OwnedList<Callback> callbacks;
+  if (how == "assign") {
+    callbacks.add(InStep([](Callback& self) {
+      self.graph().variables().at("learning_rate").assign(at::full({}, 0.001));
+    }));
+  }
+  if (how == "fill") {
+    InStep fill([is_odd](Callback& self) {
+      if (is_odd) self.graph().variables().at("learning_rate").tensor.fill_(0.001);
+    });
+    fill.set_chief_only(false);
+    callbacks.add(std::move(fill));
+  }
+  if (how == "plateau") {
+    callbacks.add(CallbackFactory({.trigger = [](Callback& self) {
+      self.trainer().monitors().put_scalar("error", self.epoch_num() == 1 ? 0.5 : 0.7);
+    }}));
+    callbacks.add(HyperParamSetterWithFunc("learning_rate",
+                                           [](int64_t epoch, double old, const Monitors& monitors) {
+                                             return epoch == 0 || monitors.get_latest("error") < 0.6
+                                                        ? old
+                                                        : old / 2;
+                                           },
+                                           {.decided_by_chief = true}));
+    callbacks.add(tell_learning_rate());
+  }
+  launch_train_with_config(network_config(std::move(callbacks), 4), DistributedTrainer());
+}
+
 void validate(const std::filesystem::path& dir) {
   CallbackFactory validation({.trigger = [dir](Callback&) {
     say("validating");
@@ -242,6 +302,8 @@ int main(int argc, char** argv) {
       train_with_seed(words.at(2));
     } else if (words.at(0) == "folds") {
       train_folds();
+    } else if (words.at(0) == "drift") {
+      drift(words.at(2));
     } else if (words.at(0) == "validate") {
       validate(words.at(1));
     } else if (words.at(0) == "fail") {
