@@ -185,6 +185,68 @@ TEST(ProcessesTest, DifferentOperatorsAreAnErrorBeforeTheFirstStep) {
   EXPECT_THAT(ranks.errors, Each(AllOf(HasSubstr("different operators"), HasSubstr("aten::relu"))));
 }
 
+// What ranks that build different models say: `logits` is given the rank.
+std::vector<std::string> errors_of(
+    const std::function<at::Tensor(int rank, const at::Tensor& image)>& logits) {
+  Ranks ranks(2);
+  ranks.run([&](auto group) {
+    return train_rank(
+        DistributedTrainer(with(group)), images_of(*group, 4),
+        cost_of([&, rank = group->rank()](const at::Tensor& image) { return logits(rank, image); }),
+        /*steps=*/2);
+  });
+  return ranks.errors;
+}
+
+TEST(ProcessesTest, DifferentNumbersAreAnErrorBeforeTheFirstStepThatShowsThem) {
+  // libtorch makes a tensor of it.
+  EXPECT_THAT(errors_of([](int rank, const at::Tensor& image) {
+                return mlp(image) * (rank == 0 ? 0.2 : 0.25);
+              }),
+              Each(AllOf(HasSubstr("different operators"), HasSubstr(", 0.2) -> "),
+                         HasSubstr(", 0.25) -> "))));
+  EXPECT_THAT(errors_of([](int rank, const at::Tensor& image) {
+                return mlp(Dropout("drop", image, {.rate = rank == 0 ? 0.2 : 0.6}));
+              }),
+              Each(AllOf(HasSubstr("in 'drop'"), HasSubstr("0.8"), HasSubstr("0.4"))));
+  EXPECT_THAT(errors_of([](int rank, const at::Tensor& image) {
+                return mlp(image.clamp(rank == 0 ? 0 : 0.5, 2));
+              }),
+              Each(AllOf(HasSubstr("aten::clamp($image, 0, 2)"),
+                         HasSubstr("aten::clamp($image, 0.5, 2)"))));
+  EXPECT_THAT(errors_of([](int rank, const at::Tensor& image) {
+                return mlp(image) * at::tensor({1.F, 1.F, rank == 0 ? 1.F : 2.F});
+              }),
+              Each(HasSubstr("constant [3] with checksum")));
+}
+
+TEST(ProcessesTest, DifferentArgumentsAreAnErrorBeforeTheFirstStep) {
+  EXPECT_THAT(errors_of([](int rank, const at::Tensor& image) {
+                const at::Tensor a = mlp(image);
+                const at::Tensor b = at::tanh(a);
+                return rank == 0 ? a - b : b - a;
+              }),
+              Each(HasSubstr("different operators")));
+}
+
+TEST(ProcessesTest, WhatTheChiefAddsAndWhatIsDataDoNotCount) {
+  Ranks ranks(2);
+  ranks.run([](auto group) {
+    const at::Tensor table = at::full({1000}, group->rank(), at::kFloat);
+    DistributedTrainer trainer(with(group));
+    trainer.setup_graph(image_inputs(), QueueInput(images_of(*group, 4)),
+                        cost_of([table](const at::Tensor& image) {
+                          const at::Tensor logits = mlp(image);
+                          add_moving_summary("logits", logits.mean());
+                          return logits + table.mean();
+                        }),
+                        SGD({.lr = 0.1}));
+    trainer.train({.callbacks = {MergeAllSummaries()}, .steps_per_epoch = 2, .max_epoch = 1});
+    return values_of(trainer.graph());
+  });
+  EXPECT_THAT(ranks.errors, Each(IsEmpty()));
+}
+
 TEST(ProcessesTest, DifferentStepsPerEpochAreAnErrorBeforeTheFirstStep) {
   Ranks ranks(3);
   ranks.run([&](auto group) {

@@ -303,6 +303,8 @@ TEST(RanksProcessTest, RanksThatGoApartAreAnErrorInBothThatSaysWhere) {
       {"fill",
        "ranks differ at the end of epoch 1 in what must be equal: 'learning_rate' is "
        "0.01 in rank 0, and 0.001 in rank 1"},
+      {"rate", "the processes have different operators: rank 0 has 'op 'train_op', in 'dropout': "},
+      {"scale", ", 1) -> "},
   };
   for (const auto& [how, message] : cases) {
     const TempDir dir;

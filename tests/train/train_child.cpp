@@ -245,8 +245,9 @@ CallbackFactory tell_learning_rate() {
   return tell;
 }
 
-// How ranks go apart: the chief alone assigns ("assign"), or rank 1 alone fills a tensor ("fill");
-// or nothing is wrong, and the chief decides the learning rate ("plateau").
+// How ranks go apart: the chief alone assigns ("assign"), rank 1 alone fills a tensor ("fill"), has
+// another rate of dropout ("rate") or another scale of the loss ("scale"); or nothing is wrong, and
+// the chief decides the learning rate ("plateau").
 void drift(const std::string& how) {
   set_global_seed(7);
   const bool is_odd = detect_launch().rank == 1;
@@ -276,7 +277,14 @@ void drift(const std::string& how) {
                                            {.decided_by_chief = true}));
     callbacks.add(tell_learning_rate());
   }
-  launch_train_with_config(network_config(std::move(callbacks), 4), DistributedTrainer());
+  TrainConfig config = network_config(std::move(callbacks), 4);
+  config.model.build_graph = [=](const at::Tensor& x, const at::Tensor& y) {
+    at::Tensor l = at::relu(FullyConnected("fc0", x, {.units = 16}));
+    l = Dropout("dropout", l, {.rate = how == "rate" && is_odd ? 0.6 : 0.2});
+    l = FullyConnected("fc1", l, {.units = 1}) * (how == "scale" && is_odd ? 2.0 : 1.0);
+    return named("cost", (l.squeeze(1) - y).square().mean());
+  };
+  launch_train_with_config(std::move(config), DistributedTrainer());
 }
 
 void validate(const std::filesystem::path& dir) {
