@@ -42,12 +42,12 @@ void EarlyStopping::trigger() {
 
 std::string EarlyStopping::save_state() const {
   if (!best_) return "";
-  return nlohmann::json{{"best", fmt::format("{:a}", *best_)}, {"worse", worse_}}.dump();
+  return nlohmann::json{{"best", exact_text(*best_)}, {"worse", worse_}}.dump();
 }
 
 void EarlyStopping::load_state(const std::string& state) {
   const auto values = nlohmann::json::parse(state);
-  best_ = std::stod(values.at("best").get<std::string>());
+  best_ = parse_exact_text(values.at("best").get<std::string>());
   worse_ = values.at("worse").get<int64_t>();
 }
 

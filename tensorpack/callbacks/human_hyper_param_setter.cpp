@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/callbacks/human_hyper_param_setter.h"
 
-#include <charconv>
 #include <cmath>
 #include <sstream>
 #include <string_view>
@@ -9,6 +8,7 @@
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -18,15 +18,6 @@ std::string_view trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(kBlanks);
   if (begin == std::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
-}
-
-std::optional<double> parse_number(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
-    return std::nullopt;
-  }
-  return value;
 }
 
 }  // namespace
@@ -62,7 +53,7 @@ std::optional<double> HumanHyperParamSetter::next_value() {
       if (colon == std::string::npos) continue;
       if (trimmed(std::string_view(line).substr(0, colon)) != param().readable_name()) continue;
       const std::optional<double> value = parse_number(trimmed(line.substr(colon + 1)));
-      if (value) return value;
+      if (value && std::isfinite(*value)) return value;
       log::warning("[HumanHyperParamSetter] '{}' in '{}' gives no number.", line, path_.string());
     }
   } catch (const Error& error) {

@@ -6,19 +6,17 @@
 #include "tensorpack/parallel/rank_state.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
 
-// In digits that give the very number back.
-std::string to_text(double value) { return fmt::format("{:a}", value); }
-
 std::optional<double> chosen_by_chief(const std::optional<double>& own, ProcessGroup& processes) {
   StateTexts states;
-  if (own) states.emplace("value", to_text(*own));
+  if (own) states.emplace("value", exact_text(*own));
   states = share_of_chief(states, processes);
   if (states.empty()) return std::nullopt;
-  return std::stod(states.at("value"));
+  return parse_exact_text(states.at("value"));
 }
 
 }  // namespace
@@ -76,11 +74,11 @@ void HyperParamSetter::set(double value) {
 }
 
 std::string HyperParamSetter::save_state() const {
-  return param().is_in_checkpoints() ? "" : to_text(param().get_value());
+  return param().is_in_checkpoints() ? "" : exact_text(param().get_value());
 }
 
 void HyperParamSetter::load_state(const std::string& state) {
-  if (!param().is_in_checkpoints()) param().set_value(std::stod(state));
+  if (!param().is_in_checkpoints()) param().set_value(parse_exact_text(state));
 }
 
 HyperParamSetterWithFunc::HyperParamSetterWithFunc(AnyHyperParam param, Function function,

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cmath>
 #include <iostream>
 #include <sstream>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -143,12 +145,11 @@ std::string InjectShell::print(const std::string& name) const {
 std::string InjectShell::set(const std::string& name, const std::string& value) const {
   GraphVarParam param(name);
   param.setup(graph());
-  std::istringstream text(value);
-  double number = 0;
-  TP_CHECK((text >> number) && text.eof(), "InjectShell", "'{}' is no number.", value);
+  const std::optional<double> number = parse_number(value);
+  TP_CHECK(number && std::isfinite(*number), "InjectShell", "'{}' is no number.", value);
   const double before = param.get_value();
-  param.set_value(number);
-  return fmt::format("{} changes from {:.6g} to {:.6g}.", name, before, number);
+  param.set_value(*number);
+  return fmt::format("{} changes from {:.6g} to {:.6g}.", name, before, *number);
 }
 
 std::string InjectShell::save() {

@@ -10,6 +10,7 @@
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/regex.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -162,7 +163,7 @@ std::string MergeAllSummaries::save_state() const {
   for (const Variable& variable : graph().variables().all()) {
     // In digits that give the very number back, NaN and infinities too.
     if (is_average(variable)) {
-      values[variable.name] = fmt::format("{:a}", variable.tensor.item<double>());
+      values[variable.name] = exact_text(variable.tensor.item<double>());
     }
   }
   return values.empty() ? "" : values.dump();
@@ -174,7 +175,7 @@ void MergeAllSummaries::load_state(const std::string& state) {
   for (const Variable& variable : graph().variables().all()) {
     const auto found = values.find(variable.name);
     if (!is_average(variable) || found == values.end()) continue;
-    variable.assign(at::scalar_tensor(std::stod(found->second), variable.tensor.options()));
+    variable.assign(at::scalar_tensor(parse_exact_text(found->second), variable.tensor.options()));
   }
 }
 

@@ -57,7 +57,7 @@ bool StatMonitorParamSetter::is_better() const {
 std::string StatMonitorParamSetter::save_state() const {
   nlohmann::json state = {{"value", HyperParamSetter::save_state()}};
   state["seen"] = nlohmann::json::array();
-  for (const double value : seen_) state["seen"].push_back(fmt::format("{:a}", value));
+  for (const double value : seen_) state["seen"].push_back(exact_text(value));
   return state.dump();
 }
 
@@ -66,7 +66,9 @@ void StatMonitorParamSetter::load_state(const std::string& state) {
   const auto value = values.at("value").get<std::string>();
   if (!value.empty()) HyperParamSetter::load_state(value);
   seen_.clear();
-  for (const auto& text : values.at("seen")) seen_.push_back(std::stod(text.get<std::string>()));
+  for (const auto& text : values.at("seen")) {
+    seen_.push_back(parse_exact_text(text.get<std::string>()));
+  }
 }
 
 }  // namespace tensorpack

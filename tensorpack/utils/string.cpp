@@ -12,6 +12,8 @@
 #include <system_error>
 #include <utility>
 
+#include "tensorpack/utils/error.h"
+
 namespace tensorpack {
 
 namespace {
@@ -114,6 +116,37 @@ std::optional<std::int64_t> parse_integer(std::string_view text) {
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || stop != end) return std::nullopt;
   return value;
+}
+
+std::optional<double> parse_number(std::string_view text) {
+  const bool is_negative = text.starts_with('-');
+  const std::string_view digits = text.substr(is_negative ? 1 : 0);
+  const bool is_hex = digits.starts_with("0x");
+  const std::string_view number = is_hex ? digits.substr(2) : digits;
+  if (number.starts_with('-')) return std::nullopt;
+  double value = 0;
+  const char* end = number.data() + number.size();
+  const auto format = is_hex ? std::chars_format::hex : std::chars_format::general;
+  const auto [stop, error] = std::from_chars(number.data(), end, value, format);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return is_negative ? -value : value;
+}
+
+std::string exact_text(double value) {
+  if (!std::isfinite(value)) return fmt::format("{}", value);
+  std::array<char, 32> digits;
+  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(),
+                                          std::abs(value), std::chars_format::hex);
+  return fmt::format("{}0x{}", std::signbit(value) ? "-" : "",
+                     std::string_view(digits.data(), static_cast<size_t>(end - digits.data())));
+}
+
+double parse_exact_text(std::string_view text) {
+  std::string with_point(text);  // earlier versions wrote "0x1,8p+1" under a decimal comma
+  std::replace(with_point.begin(), with_point.end(), ',', '.');
+  const std::optional<double> value = parse_number(with_point);
+  if (!value) throw Error(fmt::format("'{}' is no number.", text));
+  return *value;
 }
 
 }  // namespace tensorpack

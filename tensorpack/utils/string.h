@@ -34,4 +34,15 @@ std::string printable(std::string_view bytes);
 /// The integer that `text` is, as std::to_string() writes it; nothing for any other text.
 std::optional<std::int64_t> parse_integer(std::string_view text);
 
+/// The number that `text` is, in decimal digits or as exact_text() writes it, with a point in every
+/// locale; nothing for any other text.
+std::optional<double> parse_number(std::string_view text);
+
+/// A number as a text from which parse_exact_text() gives the very same one back, in every locale:
+/// in hexadecimal digits, "0x1.8p+1" for 3. For files; messages have "{:.5g}".
+std::string exact_text(double value);
+
+/// The number that exact_text() wrote. Throws Error for what is no number.
+double parse_exact_text(std::string_view text);
+
 }  // namespace tensorpack

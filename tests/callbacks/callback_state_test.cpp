@@ -2,10 +2,14 @@
 // What callbacks keep over a restart.
 #include <gmock/gmock.h>
 
+#include "tensorpack/callbacks/early_stopping.h"
+#include "tensorpack/callbacks/human_hyper_param_setter.h"
 #include "tensorpack/callbacks/model_saver.h"
+#include "tensorpack/callbacks/stat_monitor_param_setter.h"
 #include "tensorpack/callbacks/trigger.h"
 #include "tensorpack/utils/fs.h"
 #include "tests/support/capture.h"
+#include "tests/support/decimal_comma.h"
 #include "tests/support/fake_trainer.h"
 #include "tests/support/throws.h"
 
@@ -96,6 +100,30 @@ TEST(CallbackStateTest, ACheckpointHasWhatAllCallbacksDid) {
   const auto extra = load_checkpoint(dir.path()).extra;
   EXPECT_EQ(extra.at("callback/CountEpochs"), "3");
   EXPECT_EQ(extra.at("callback/CountEpochs#2"), "13");
+}
+
+// What callbacks make of states that were written under another locale.
+void expect_numbers_kept() {
+  const auto kept = [](Callback&& callback, const std::string& state) {
+    callback.load_state(state);
+    EXPECT_EQ(callback.save_state(), state);
+  };
+  kept(EarlyStopping({.stat_name = "error", .patience = 5}), R"({"best":"0x1.65p-2","worse":1})");
+  double rate = 0;
+  const StatMonitorParamSetterOptions options{
+      .stat_name = "error", .value_func = [](double value) { return value / 2; }, .last_k = 3};
+  kept(StatMonitorParamSetter(ObjAttrParam("rate", rate), options),
+       R"({"seen":["0x1.8p+1","0x1.999999999999ap-4"],"value":"0x1.4p+0"})");
+  EXPECT_EQ(rate, 1.25);
+  kept(HumanHyperParamSetter(ObjAttrParam("rate", rate)), "0x1.999999999999ap-4");
+  EXPECT_EQ(rate, 0.1);
+}
+
+TEST(CallbackStateTest, NumbersAreKeptExactly) { expect_numbers_kept(); }
+
+TEST(CallbackStateTest, NumbersAreKeptUnderADecimalComma) {
+  TP_UNDER_DECIMAL_COMMA_OR_SKIP(comma);
+  expect_numbers_kept();
 }
 
 }  // namespace

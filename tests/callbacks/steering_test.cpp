@@ -17,6 +17,7 @@
 #include "tensorpack/utils/logger.h"
 #include "tests/support/act_at.h"
 #include "tests/support/capture.h"
+#include "tests/support/decimal_comma.h"
 #include "tests/support/fake_trainer.h"
 
 namespace tensorpack {
@@ -52,6 +53,12 @@ TEST_F(InjectShellTest, PrintsAndSetsVariables) {
   EXPECT_THAT(text, HasSubstr("scratch changes from 0 to 0.25."));
   EXPECT_EQ(trainer_.variables().at("scratch").tensor.item<double>(), 0.25);
   EXPECT_EQ(trainer_.global_step(), 6);
+}
+
+TEST_F(InjectShellTest, NumbersHaveAPointUnderADecimalComma) {
+  TP_UNDER_DECIMAL_COMMA_OR_SKIP(comma);
+  train_with("set scratch 0.25\n");
+  EXPECT_EQ(trainer_.variables().at("scratch").tensor.item<double>(), 0.25);
 }
 
 TEST_F(InjectShellTest, Stops) {

@@ -3,7 +3,11 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <limits>
+
+#include "tensorpack/utils/error.h"
+#include "tests/support/decimal_comma.h"
 
 namespace tensorpack {
 namespace {
@@ -75,6 +79,56 @@ TEST(ParseIntegerTest, TakesWhatIsAnIntegerAndNothingElse) {
   for (const char* text : {"", "abc", "7x", " 7", "1.5", "9223372036854775808"}) {
     EXPECT_EQ(parse_integer(text), std::nullopt) << text;
   }
+}
+
+TEST(ParseNumberTest, TakesDecimalAndHexadecimalDigitsAndNothingElse) {
+  EXPECT_EQ(parse_number("0.25"), 0.25);
+  EXPECT_EQ(parse_number("-1e-3"), -1e-3);
+  EXPECT_EQ(parse_number("0x1.8p+1"), 3);
+  EXPECT_EQ(parse_number("-0x1p-1"), -0.5);
+  for (const char* text :
+       {"", "-", "--1", "-0x-1p+0", "0x", "abc", "1.5x", " 1", "1,5", "0x1,8p+1"}) {
+    EXPECT_EQ(parse_number(text), std::nullopt) << text;
+  }
+}
+
+const std::vector<double> kNumbers = {0.0,
+                                      -0.0,
+                                      1.0,
+                                      -0.1,
+                                      1.0 / 3,
+                                      std::numeric_limits<double>::max(),
+                                      std::numeric_limits<double>::denorm_min(),
+                                      std::numeric_limits<double>::infinity(),
+                                      -std::numeric_limits<double>::infinity()};
+
+void expect_exact_texts() {
+  for (const double number : kNumbers) {
+    const double read = parse_exact_text(exact_text(number));
+    EXPECT_EQ(read, number) << exact_text(number);
+    EXPECT_EQ(std::signbit(read), std::signbit(number)) << exact_text(number);
+  }
+  EXPECT_TRUE(std::isnan(parse_exact_text(exact_text(std::nan("")))));
+  EXPECT_EQ(exact_text(0.375), "0x1.8p-2");
+  EXPECT_EQ(parse_number("0.375"), 0.375);
+  EXPECT_EQ(parse_number("0,375"), std::nullopt);
+}
+
+TEST(ExactTextTest, GivesTheVeryNumberBack) { expect_exact_texts(); }
+
+TEST(ExactTextTest, HasAPointUnderADecimalComma) {
+  TP_UNDER_DECIMAL_COMMA_OR_SKIP(comma);
+  ASSERT_EQ(std::stod("1,5"), 1.5) << "the locale is in effect";
+  expect_exact_texts();
+}
+
+TEST(ExactTextTest, WhatEarlierVersionsWroteUnderADecimalCommaIsRead) {
+  EXPECT_EQ(parse_exact_text("0x1,8p-2"), 0.375);
+}
+
+TEST(ExactTextTest, AnythingElseIsAnError) {
+  EXPECT_THROW(parse_exact_text("abc"), Error);
+  EXPECT_THROW(parse_exact_text(""), Error);
 }
 
 TEST(HumanizeBytesTest, TakesTheLargestUnitThatFits) {

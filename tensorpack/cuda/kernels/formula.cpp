@@ -58,22 +58,15 @@ class Parser {
 
   // Of the values that are there already.
   Operand operand(const std::string& word) const {
-    const bool is_value = word.front() == '%';
-    size_t used = 0;
-    try {
-      if (!is_value) {
-        const double number = std::stod(word, &used);
-        check(used == word.size());
-        return {.number = number};
-      }
-      const int value = std::stoi(word.substr(1), &used);
-      check(used == word.size() - 1 && value >= 0 &&
-            value < formula_.inputs + static_cast<int>(formula_.steps.size()));
-      return {.value = value};
-    } catch (const std::logic_error&) {  // no number, or too large a one
-      check(false);
-      throw;
+    if (word.front() != '%') {
+      const std::optional<double> number = parse_number(word);
+      check(number.has_value());
+      return {.number = *number};
     }
+    const std::optional<int64_t> value = parse_integer(std::string_view(word).substr(1));
+    const auto values = formula_.inputs + std::ssize(formula_.steps);
+    check(value && *value >= 0 && *value < values);
+    return {.value = static_cast<int>(*value)};
   }
 
   c10::ScalarType type(const std::string& word) const {
