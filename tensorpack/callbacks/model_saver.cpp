@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/callbacks/model_saver.h"
 
+#include <utility>
+
 #include "tensorpack/checkpoint/generator_state.h"
+#include "tensorpack/checkpoint/non_finite.h"
 #include "tensorpack/parallel/rank_state.h"
 #include "tensorpack/parallel/variable_sync.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/regex.h"
 
 namespace tensorpack {
 
@@ -18,6 +22,24 @@ NamedTensors saved_variables(const Graph& graph) {
     if (variable.is_saved()) variables.emplace(variable.name, variable.tensor.detach());
   }
   return variables;
+}
+
+std::set<std::string> non_finite_by_intent(const Graph& graph,
+                                           const std::vector<std::string>& patterns) {
+  std::vector<std::regex> regexes;
+  for (const std::string& pattern : patterns) {
+    regexes.push_back(compile_regex("may_be_non_finite", pattern));
+  }
+  std::set<std::string> names;
+  NamedTensors untrained;
+  for (const Variable& variable : graph.variables().all()) {
+    if (!variable.is_saved()) continue;
+    if (matches_any(variable.name, regexes)) names.insert(variable.name);
+    if (!variable.is_trainable()) untrained.emplace(variable.name, variable.tensor.detach());
+  }
+  const auto lock = graph.lock_variables();
+  for (std::string& name : find_non_finite(untrained)) names.insert(std::move(name));
+  return names;
 }
 
 void ModelSaver::setup_graph() {
@@ -37,6 +59,7 @@ void ModelSaver::setup_graph() {
 void ModelSaver::before_train() {
   is_due_ = false;
   failure_.clear();
+  has_begun_ = false;
   if (!trainer().is_chief()) return;
   try {
     fs::create_directories(dir_);
@@ -59,7 +82,18 @@ void ModelSaver::before_train() {
 }
 
 void ModelSaver::after_triggers() {
-  if (is_due_) gather_and_save();
+// All callbacks have set their variables by then.
+void ModelSaver::before_epoch() {
+  in_epoch_ = true;
+  if (std::exchange(has_begun_, true) || !writer_) return;
+  writer_->allow_non_finite(non_finite_by_intent(graph(), options_.may_be_non_finite));
+}
+
+  const bool is_due = std::exchange(is_due_, false);
+  if (writer_ && is_due) writer_->wait();
+  if (writer_) writer_->check_not_refused();
+  if (is_due) gather_and_save();
+  if (writer_ && is_due && !options_.background) writer_->check_not_refused();
 }
 
 void ModelSaver::on_terminate() {

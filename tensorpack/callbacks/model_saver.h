@@ -3,7 +3,9 @@
 
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "tensorpack/callbacks/callback.h"
 #include "tensorpack/checkpoint/checkpoint_writer.h"
@@ -16,6 +18,12 @@ inline constexpr const char* kStepsDoneInEpoch = "steps_done_in_epoch";
 
 /// The variables that checkpoints of a graph have.
 NamedTensors saved_variables(const Graph& graph);
+
+/// The saved variables in which NaN and infinities are no sign of a failed training: those whose
+/// names match one of the regular expressions, and those, but for trainable ones, that have some
+/// now: to be asked when training begins. They are masks, or the smallest value so far.
+std::set<std::string> non_finite_by_intent(const Graph& graph,
+                                           const std::vector<std::string>& patterns);
 
 /// All that a training has to save, as it is now: variables, step, epoch, and the states of random
 /// number generators and callbacks.
@@ -34,6 +42,9 @@ struct ModelSaverOptions {
   /// Whether training goes on while a checkpoint is written. For that all variables are copied, to
   /// as much memory of the host as a checkpoint takes on the disk.
   bool background = true;
+  /// Regular expressions for names of variables that may have NaN and infinities. In others they
+  /// end the training. Not needed for those that begin with some and are not trained.
+  std::vector<std::string> may_be_non_finite = {};
 };
 
 /// Saves all variables, except local ones, to `model-<global_step>.safetensors` when triggered,
@@ -50,6 +61,10 @@ struct ModelSaverOptions {
 /// half a checkpoint. When that happens to the last one, training ends with an Error. When the disk
 /// is full, older checkpoints are given up for the newest.
 ///
+/// A checkpoint with a NaN or an infinity is not written, and the one before stays the newest:
+/// every training that went on from it would fail. Training then ends with an Error that names the
+/// variables, as soon as the writer has found them: it would go on without being saved.
+///
 /// Of several processes the chief writes. It has what all of them have: when one of them is sent
 /// SIGUSR1 or SIGTERM, all save or end after the same step, and hand it in. (Not so where the
 /// chief's data does not come: there, random numbers of the others are missing.)
@@ -62,7 +77,7 @@ class ModelSaver final : public Callback {
   ReportedScalars reports() const override { return no_scalars(); }
   void setup_graph() override;
   void before_train() override;
-  void before_epoch() override { in_epoch_ = true; }
+  void before_epoch() override;
   void after_epoch() override { in_epoch_ = false; }
   void trigger() override { is_due_ = true; }
   void after_triggers() override;
@@ -78,6 +93,7 @@ class ModelSaver final : public Callback {
   ModelSaverOptions options_;
   std::filesystem::path dir_;
   bool in_epoch_ = false;
+  bool has_begun_ = false;  // whether an epoch has
   bool is_due_ = false;
   std::string failure_;    // why the last checkpoint was not taken
   StateTexts generators_;  // of all processes, when they were gathered

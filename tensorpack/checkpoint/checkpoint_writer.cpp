@@ -12,10 +12,12 @@
 #include <thread>
 #include <vector>
 
+#include "tensorpack/checkpoint/non_finite.h"
 #include "tensorpack/utils/copy_bytes.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/share_work.h"
+#include "tensorpack/utils/string.h"
 #include "tensorpack/utils/thread.h"
 #include "tensorpack/utils/wait_for_device.h"
 
@@ -152,8 +154,9 @@ NamedTensors CheckpointWriter::copy(const NamedTensors& variables) {
 void CheckpointWriter::save(Checkpoint checkpoint) {
   wait();
   failure_.clear();
+  is_refused_ = false;
   if (!options_.background) {
-    failure_ = try_to_write(checkpoint);
+    failure_ = write_or_refuse(checkpoint);
     return;
   }
   checkpoint.variables = copy(checkpoint.variables);
@@ -162,13 +165,51 @@ void CheckpointWriter::save(Checkpoint checkpoint) {
     const auto until_done = std::move(count);
     set_thread_name("checkpoint");
     single_threaded_ops();
-    return try_to_write(checkpoint);
+    return write_or_refuse(checkpoint);
   });
 }
 
 std::string CheckpointWriter::wait() {
   if (writing_.valid()) failure_ = writing_.get();
   return failure_;
+}
+
+void CheckpointWriter::allow_non_finite(std::set<std::string> names) {
+  wait();
+  may_be_non_finite_ = std::move(names);
+}
+
+void CheckpointWriter::check_not_refused() {
+  if (!is_refused_.load(std::memory_order_relaxed)) return;
+  const std::string refusal = wait();
+  failure_.clear();
+  is_refused_ = false;
+  throw make_error(options_.owner,
+                   "{} Training ends, because it cannot get rid of them, and would go on without "
+                   "being saved. Go on from the checkpoint before, with a smaller learning rate or "
+                   "clipped gradients; CheckNumerics finds the operator they come from.",
+                   refusal);
+}
+
+std::string CheckpointWriter::write_or_refuse(const Checkpoint& checkpoint) {
+  std::vector<std::string> names = find_non_finite(checkpoint.variables);
+  std::erase_if(names, [&](const std::string& name) { return may_be_non_finite_.contains(name); });
+  if (names.empty()) return try_to_write(checkpoint);
+  constexpr size_t kMost = 8;
+  const std::string others =
+      names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "";
+  const int64_t count = std::ssize(names);
+  names.resize(std::min(names.size(), kMost));
+  const std::string refusal = fmt::format(
+      "the checkpoint of step {} was not saved: {} of it {} NaN or infinite numbers ({}{}). The "
+      "one "
+      "before stays the newest. Where such numbers are right, name the variable in "
+      ".may_be_non_finite.",
+      checkpoint.global_step, counted(count, "variable"), count == 1 ? "has" : "have", join(names),
+      others);
+  log::error("[{}] {}", options_.owner, refusal);
+  is_refused_ = true;
+  return refusal;
 }
 
 // Returns why it failed; nothing may be thrown out of a thread.

@@ -2,8 +2,10 @@
 // Checkpoints that are written while the training goes on.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <future>
+#include <set>
 #include <string>
 
 #include "tensorpack/checkpoint/checkpoint_directory.h"
@@ -23,6 +25,9 @@ struct CheckpointWriterOptions {
 
 /// Saves checkpoints, one at a time. Confined to one thread.
 ///
+/// A checkpoint with a NaN or an infinity in a variable is refused, because every training that
+/// goes on from it would fail: it is not written, and the one before stays the newest.
+///
 /// What it copies the variables to is kept for the next time: it takes as much of the host's memory
 /// as a checkpoint has bytes.
 class CheckpointWriter {
@@ -39,6 +44,9 @@ class CheckpointWriter {
   /// Takes the memory for copies of these variables now, so that the first save() need not.
   void reserve(const NamedTensors& variables);
 
+  /// Names of variables that may have NaN and infinities.
+  void allow_non_finite(std::set<std::string> names);
+
   /// Copies a checkpoint's variables and has them written; they may change when it returns. Waits
   /// first if the one before is not written yet. A failure to write is an error in the log.
   void save(Checkpoint checkpoint);
@@ -46,8 +54,13 @@ class CheckpointWriter {
   /// Waits until what save() was given is on the disk; says why not, or nothing if it is.
   std::string wait();
 
+  /// Throws Error if the newest checkpoint was refused; once. Does not wait, so that it costs
+  /// nothing to ask after every step.
+  void check_not_refused();
+
  private:
   NamedTensors copy(const NamedTensors& variables);
+  std::string write_or_refuse(const Checkpoint& checkpoint);
   std::string try_to_write(const Checkpoint& checkpoint);
 
   Write write_;
@@ -55,6 +68,8 @@ class CheckpointWriter {
   NamedTensors copies_;
   std::future<std::string> writing_;
   std::string failure_;
+  std::set<std::string> may_be_non_finite_;
+  std::atomic<bool> is_refused_ = false;
 };
 
 /// Waits until no CheckpointWriter of this process has anything to write: for who wants to read the

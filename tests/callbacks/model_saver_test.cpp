@@ -3,9 +3,11 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <filesystem>
 #include <set>
 
+#include "tensorpack/callbacks/callback_factory.h"
 #include "tensorpack/checkpoint/checkpoint.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
@@ -17,6 +19,7 @@ namespace tensorpack {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Key;
 using testing::ThrowsMessage;
@@ -179,6 +182,58 @@ TEST_F(ModelSaverTest, WhatFailsIsTriedAgain) {
     ++tries;
   }
   EXPECT_EQ(tries, 3);
+}
+
+CallbackFactory make_nan(int64_t epoch) {
+  return CallbackFactory({.trigger = [epoch](Callback& self) {
+    if (self.epoch_num() == epoch) self.graph().variables().at("w").tensor.fill_(std::nan(""));
+  }});
+}
+
+TEST_F(ModelSaverTest, ANaNIsNotSavedAndEndsTheTraining) {
+  for (const bool background : {true, false}) {
+    FakeTrainer trainer({.steps_per_epoch = 2, .max_epoch = 1000});
+    const fs::path dir = dir_ / (background ? "background" : "waiting");
+    stdout_of([&] {
+      EXPECT_THAT(
+          [&] {
+            trainer.train(
+                {make_nan(3), ModelSaver({.checkpoint_dir = dir, .background = background})});
+          },
+          ThrowsMessage<Error>(AllOf(
+              HasSubstr("[ModelSaver] the checkpoint of step 6 was not saved: 1 variable of it has "
+                        "NaN or infinite numbers (w)."),
+              HasSubstr("Training ends"), HasSubstr("in after_triggers() of ModelSaver"))));
+    });
+    EXPECT_LE(trainer.epoch_num(), 4) << "not later than when the next would be saved";
+    EXPECT_EQ(load_checkpoint(dir).global_step, 4);
+    EXPECT_FALSE(fs::exists(dir / "model-6.safetensors"));
+  }
+}
+
+TEST_F(ModelSaverTest, ANaNInTheLastOneIsAnErrorAfterTraining) {
+  stdout_of([&] {
+    EXPECT_THAT(
+        [&] {
+          trainer_.train({make_nan(3), ModelSaver({.checkpoint_dir = checkpoints_})});
+        },
+        ThrowsMessage<Error>(HasSubstr("(w). The one before stays the newest.")));
+  });
+  EXPECT_EQ(load_checkpoint(checkpoints_).global_step, 4);
+}
+
+TEST_F(ModelSaverTest, ANaNThatIsMeantIsSaved) {
+  stdout_of([&] {
+    trainer_.train(
+        {make_nan(2), ModelSaver({.checkpoint_dir = checkpoints_, .may_be_non_finite = {"^w$"}})});
+  });
+  EXPECT_EQ(load_checkpoint(checkpoints_).global_step, 6);
+  EXPECT_THAT(
+      [&] {
+        FakeTrainer().train(
+            {ModelSaver({.checkpoint_dir = checkpoints_, .may_be_non_finite = {"("}})});
+      },
+      ThrowsMessage<Error>(HasSubstr("may_be_non_finite")));
 }
 
 TEST_F(ModelSaverTest, RemovesWhatAKilledSaveLeft) {
