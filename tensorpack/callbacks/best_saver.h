@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tensorpack/callbacks/awaited_scalar.h"
 #include "tensorpack/callbacks/callback.h"
@@ -23,20 +24,27 @@ struct BestSaverOptions {
   int64_t retries = 2;
   double seconds_between_retries = 1;
   bool background = true;
+  std::vector<std::string> may_be_non_finite = {};
 };
 
 /// Saves all variables when a scalar is better than ever before: the base of MinSaver and MaxSaver.
 ///
 /// It saves by itself, with or without a ModelSaver, and looks at the scalar when all callbacks of
-/// the epoch are done, whatever their order. The best value is in checkpoints, so that a restart
-/// does not forget it. A value that is not a number is never the best. A file is written in the
-/// background, as by ModelSaver; one that cannot be written is an error in the log, and training
-/// goes on with the best as it was.
+/// the epoch are done, whatever their order. A value that is not a number is never the best. A file
+/// is written in the background, as by ModelSaver; one that cannot be written is an error in the
+/// log, and training goes on with the best as it was. A NaN in a variable ends it, as in
+/// ModelSaver.
+///
+/// The best value is in checkpoints, with the name and the step of the file that has it, so that a
+/// restart does not forget it. Such a file is on the disk before a checkpoint of a later step is
+/// taken. A training that is resumed from the best step itself writes the file again if it is not
+/// there; otherwise a value without its file is not believed.
 class BestSaver : public Callback {
  public:
   ReportedScalars reports() const override { return no_scalars(); }
   void setup_graph() override;
   void before_train() override;
+  void before_epoch() override;
   void trigger() override { is_due_ = true; }
   void after_triggers() override;
   void after_train() override;
@@ -44,28 +52,43 @@ class BestSaver : public Callback {
   void load_state(const std::string& state) override;
 
   /// The best value so far.
-  std::optional<double> best() const { return best_; }
+  std::optional<double> best() const;
 
  protected:
   enum class Wanted { kMin, kMax };
   BestSaver(Wanted wanted, std::string stat, BestSaverOptions options);
 
  private:
-  void take_best_of_file();
-  bool is_better(double value) const;
-  void save(double value);
+  // A value and the file that has, or will have, the variables.
+  struct Best {
+    double value = 0;
+    int64_t step = -1;  // or unknown: in checkpoints of format 2
+    int64_t epoch = 0;
+    std::string file = {};
+
+    bool operator==(const Best&) const = default;
+  };
+
+  std::optional<Best> read_best(const std::string& file) const;
+  void find_best_of_earlier_run();
+  std::optional<Best> saved_or_same_step() const;
+  std::optional<Best> best_of_this_step() const;
+  bool is_better(double value, const std::optional<Best>& than) const;
+  void save(Best best);
   void write(const Checkpoint& checkpoint) const;
   void forget_unwritten();
-  std::filesystem::path file_for(double value, int64_t step) const;
+  std::string file_for(double value, int64_t step) const;
 
   Wanted wanted_;
   AwaitedScalar stat_;
   BestSaverOptions options_;
   std::filesystem::path dir_;
-  std::optional<double> best_;
-  std::optional<double> best_before_;  // what is on the disk, while the best is written
-  int64_t last_step_ = -1;             // of the newest value that was looked at
+  std::optional<Best> best_;
+  std::optional<Best> best_before_;  // what is on the disk, while the best is written
+  int64_t last_step_ = -1;           // of the newest value that was looked at
   bool is_due_ = false;
+  bool is_lost_ = false;    // whether the best, of the step resumed from, is to be written again
+  bool has_begun_ = false;  // whether an epoch has
   std::unique_ptr<CheckpointWriter> writer_;
 };
 

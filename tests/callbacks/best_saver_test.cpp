@@ -12,6 +12,7 @@
 #include "tensorpack/checkpoint/checkpoint_writer.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 #include "tests/callbacks/report_errors.h"
 #include "tests/support/capture.h"
 #include "tests/support/event_recorder.h"
@@ -137,6 +138,149 @@ TEST_F(BestSaverTest, ARestartDoesNotForgetTheBest) {
     second.run_one_epoch(3);
   });
   EXPECT_EQ(step_of("min-error"), 4) << "2 is not better than 1";
+}
+
+// Trains two epochs, of which the second is the best, and a third one from the checkpoint of the
+// second, after `meddle`; returns what it logs.
+class ResumedBestSaverTest : public BestSaverTest {
+ protected:
+  std::string resume(bool saver_is_first, const std::function<void()>& meddle) {
+    OwnedList<Callback> callbacks;
+    callbacks.add(report_errors({3, 1}));
+    if (saver_is_first) callbacks.add(ModelSaver({.checkpoint_dir = dir_.path()}));
+    callbacks.add(MinSaver("error", here_));
+    if (!saver_is_first) callbacks.add(ModelSaver({.checkpoint_dir = dir_.path()}));
+    train(std::move(callbacks), 2);
+    meddle();
+    return resume_after_epoch_2({report_errors({0, 0, 2}), MinSaver("error", here_)});
+  }
+
+  std::string resume_after_epoch_2(OwnedList<Callback> callbacks) {
+    FakeTrainer trainer({.steps_per_epoch = 2, .starting_epoch = 3, .max_epoch = 3});
+    return stdout_of([&] {
+      trainer.setup(std::move(callbacks));
+      const Checkpoint checkpoint = load_checkpoint(dir_ / "model-4");
+      trainer.callbacks().load_states(checkpoint.extra);
+      trainer.graph().global_step().tensor.fill_(4);
+      trainer.graph().variables().at("w").tensor.fill_(checkpoint.variables.at("w").item());
+      trainer.callbacks().before_train();
+      trainer.run_one_epoch(3);
+      trainer.callbacks().after_train();
+    });
+  }
+  double best_in(const std::string& name) const {
+    return parse_exact_text(load_checkpoint(dir_ / name).extra.at("best_value"));
+  }
+
+  const fs::path file_ = dir_ / "min-error.safetensors";
+};
+
+// As if the process had been killed between the two files.
+TEST_F(ResumedBestSaverTest, AFileThatIsNotThereIsWrittenAgainFromTheCheckpointOfItsStep) {
+  for (const bool saver_is_first : {true, false}) {
+    const std::string log = resume(saver_is_first, [&] { fs::remove(file_); });
+    EXPECT_THAT(log,
+                HasSubstr("'min-error.safetensors' was not written when the run before ended"));
+    EXPECT_EQ(step_of("min-error"), 4) << "2 is not better than 1";
+    const Checkpoint best = load_checkpoint(file_);
+    EXPECT_EQ(best.epoch_num, 2);
+    EXPECT_EQ(best.variables.at("w").item<float>(), 4);
+    EXPECT_EQ(best_in("min-error"), 1);
+  }
+}
+
+TEST_F(ResumedBestSaverTest, SoIsTheFileOfTheBestBefore) {
+  for (const bool saver_is_first : {true, false}) {
+    resume(saver_is_first, [&] {
+      Checkpoint before = load_checkpoint(file_);
+      before.global_step = 2;
+      before.extra["best_value"] = exact_text(3);
+      save_checkpoint(file_, before);
+    });
+    EXPECT_EQ(step_of("min-error"), 4);
+    EXPECT_EQ(best_in("min-error"), 1);
+  }
+}
+
+// Of a run that went on after the checkpoint, and trained steps that are trained again now.
+TEST_F(ResumedBestSaverTest, AFileOfALaterStepIsNotBelieved) {
+  resume(true, [&] {
+    Checkpoint later = load_checkpoint(file_);
+    later.global_step = 6;
+    later.extra["best_value"] = exact_text(0.5);
+    save_checkpoint(file_, later);
+  });
+  EXPECT_EQ(step_of("min-error"), 4) << "which is the best again";
+}
+
+TEST_F(ResumedBestSaverTest, ABestOfAnEarlierStepWithoutItsFileIsForgotten) {
+  const std::string log = resume(true, [&] {
+    Checkpoint checkpoint = load_checkpoint(dir_ / "model-4");
+    checkpoint.extra["callback/MinSaver"] =
+        R"({"value":"0x1p-1","step":2,"epoch":1,"file":"min-error.safetensors"})";
+    save_checkpoint(dir_ / "model-4.safetensors", checkpoint);
+    fs::remove(file_);
+  });
+  EXPECT_THAT(log, HasSubstr("the best 'error' so far, 0.5, is forgotten: "
+                             "'min-error.safetensors' is not there."));
+  EXPECT_EQ(step_of("min-error"), 6) << "the first that there is";
+}
+
+TEST_F(ResumedBestSaverTest, ANameLeadsNowhereElse) {
+  resume(true, [&] {
+    Checkpoint checkpoint = load_checkpoint(dir_ / "model-4");
+    checkpoint.extra["callback/MinSaver"] =
+        R"({"value":"0x1p+0","step":4,"epoch":2,"file":"../../min-error.safetensors"})";
+    save_checkpoint(dir_ / "model-4.safetensors", checkpoint);
+  });
+  EXPECT_EQ(step_of("min-error"), 4);
+}
+
+// Format 2 had the value alone.
+TEST_F(ResumedBestSaverTest, AStateOfFormat2IsRead) {
+  const auto as_format_2 = [&](const char* value) {
+    Checkpoint checkpoint = load_checkpoint(dir_ / "model-4");
+    checkpoint.extra["callback/MinSaver"] = value;
+    save_checkpoint(dir_ / "model-4.safetensors", checkpoint);
+  };
+  resume(true, [&] { as_format_2("0x1p+0"); });
+  EXPECT_EQ(step_of("min-error"), 4);
+  resume(true, [&] { as_format_2("0x1.8p+1"); });  // of the epoch before: the file knows better
+  EXPECT_EQ(step_of("min-error"), 4);
+  resume(true, [&] {
+    as_format_2("0x1p+0");
+    fs::remove(file_);
+  });
+  EXPECT_EQ(step_of("min-error"), 6) << "a value without a file is forgotten";
+}
+
+// The file of the second epoch cannot be written. A checkpoint of the third that said it was there
+// would keep every later epoch from being the best.
+TEST_F(BestSaverTest, ACheckpointOfALaterStepNamesNoFileThatWasNotWritten) {
+  const fs::path gone = dir_ / "gone";
+  CallbackFactory meddle({.trigger = [gone](Callback& self) {
+    wait_for_checkpoints();
+    if (self.epoch_num() == 2) fs::remove_all(gone);
+  }});
+  train({report_errors({3, 1, 4}), std::move(meddle), ModelSaver({.checkpoint_dir = dir_.path()}),
+         MinSaver("error", {.checkpoint_dir = gone, .retries = 0})},
+        3);
+  EXPECT_THAT(load_checkpoint(dir_ / "model-4").extra.at("callback/MinSaver"),
+              AllOf(HasSubstr(R"("step":4)"), HasSubstr(R"("value":"0x1p+0")")));
+  EXPECT_THAT(load_checkpoint(dir_ / "model-6").extra.at("callback/MinSaver"),
+              AllOf(HasSubstr(R"("step":2)"), HasSubstr(R"("value":"0x1.8p+1")")));
+}
+
+TEST_F(BestSaverTest, ANaNInAVariableEndsTheTraining) {
+  CallbackFactory make_nan({.trigger = [](Callback& self) {
+    if (self.epoch_num() == 2) self.graph().variables().at("w").tensor.fill_(std::nan(""));
+  }});
+  EXPECT_THAT(
+      [&] {
+        train({report_errors({3, 2, 4, 4}), std::move(make_nan), MinSaver("error", here_)}, 4);
+      },
+      ThrowsMessage<Error>(HasSubstr("[MinSaver] the checkpoint of step 4 was not saved")));
+  EXPECT_EQ(step_of("min-error"), 2);
 }
 
 // The second is not written: its directory is gone. The third is worse, but better than the first.

@@ -2,6 +2,7 @@
 // What callbacks keep over a restart.
 #include <gmock/gmock.h>
 
+#include "tensorpack/callbacks/best_saver.h"
 #include "tensorpack/callbacks/early_stopping.h"
 #include "tensorpack/callbacks/human_hyper_param_setter.h"
 #include "tensorpack/callbacks/model_saver.h"
@@ -117,6 +118,8 @@ void expect_numbers_kept() {
   EXPECT_EQ(rate, 1.25);
   kept(HumanHyperParamSetter(ObjAttrParam("rate", rate)), "0x1.999999999999ap-4");
   EXPECT_EQ(rate, 0.1);
+  kept(MinSaver("error"),
+       R"({"epoch":2,"file":"min-error.safetensors","step":4,"value":"0x1.65p-2"})");
 }
 
 TEST(CallbackStateTest, NumbersAreKeptExactly) { expect_numbers_kept(); }
