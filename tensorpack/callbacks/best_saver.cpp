@@ -52,7 +52,8 @@ void BestSaver::setup_graph() {
   TP_CHECK(!dir_.empty(), name(),
            "there is no directory to save to. Call set_logger_dir() before training, or set "
            ".checkpoint_dir.");
-  trainer().claim_file(file_for(0, 0), name());
+  trainer().claim_file(dir_ / file_for(0, 0), name());
+  trainer().want_fingerprint();
   best_.reset();
 }
 
@@ -96,7 +97,6 @@ std::optional<BestSaver::Best> BestSaver::read_best(const std::string& file) con
   }
 }
 
-void BestSaver::after_triggers() {
 // Believes what the checkpoint says only if the file says the same. A run that was killed may have
 // left no file, or one of a step that is trained again now.
 void BestSaver::find_best_of_earlier_run() {
@@ -124,6 +124,7 @@ void BestSaver::find_best_of_earlier_run() {
   is_made_again ? log::info("{}", text) : log::warning("{}", text);
 }
 
+void BestSaver::after_triggers() {
   if (is_lost_) {
     is_lost_ = false;
     log::info("[{}] '{}' was not written when the run before ended.", name(), best_->file);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "tensorpack/callbacks/trainer_base.h"
 #include "tensorpack/session/hooked_session.h"
@@ -57,6 +58,10 @@ class Callback : public Hook {
   /// Takes what save_state() gave, when a training is resumed: after setup_graph(), and before
   /// before_train(). Throws when it cannot be understood.
   virtual void load_state(const std::string& /*state*/) {}
+
+  /// What it will do to the training, such as the values of a schedule, as lines `name = value`
+  /// that tell it from that of a changed program. Asked before training; see AutoResumeOptions.
+  virtual std::vector<std::string> fingerprint() const { return {}; }
 
   /// The scalars that it reports to the monitors; asked from before_train() on. A callback that
   /// says all of them lets others find misspelt names before the first step.

@@ -183,6 +183,17 @@ ReportedScalars Callbacks::reports() const {
   return all;
 }
 
+std::vector<FingerprintPart> Callbacks::fingerprints() const {
+  std::vector<FingerprintPart> parts;
+  for (const auto& [key, callback] : by_state_key(callbacks_)) {
+    std::vector<std::string> lines = callback->fingerprint();
+    if (lines.empty()) continue;
+    parts.push_back(
+        {.name = key.substr(kStatePrefix.size()), .lines = std::move(lines), .may_grow = true});
+  }
+  return parts;
+}
+
 std::map<std::string, std::string> Callbacks::save_states() const {
   std::map<std::string, std::string> states;
   for (const auto& [key, callback] : by_state_key(callbacks_)) {

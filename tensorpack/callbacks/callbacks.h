@@ -46,6 +46,9 @@ class Callbacks {
   /// What the callbacks report, together.
   ReportedScalars reports() const;
 
+  /// What the callbacks will do to the training, a part for each that says something.
+  std::vector<FingerprintPart> fingerprints() const;
+
   /// What the callbacks have to save, by "callback/<name>", and "callback/<name>#2" for the second
   /// one of that name.
   std::map<std::string, std::string> save_states() const;

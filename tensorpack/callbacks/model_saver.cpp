@@ -44,6 +44,7 @@ std::set<std::string> non_finite_by_intent(const Graph& graph,
 
 void ModelSaver::setup_graph() {
   if (!trainer().is_chief()) return;
+  trainer().want_fingerprint();
   dir_ = options_.checkpoint_dir.empty() ? get_logger_dir().value_or(fs::path())
                                          : options_.checkpoint_dir;
   TP_CHECK(!dir_.empty(), "ModelSaver",
@@ -58,8 +59,8 @@ void ModelSaver::setup_graph() {
 
 void ModelSaver::before_train() {
   is_due_ = false;
-  failure_.clear();
   has_begun_ = false;
+  failure_.clear();
   if (!trainer().is_chief()) return;
   try {
     fs::create_directories(dir_);
@@ -81,7 +82,6 @@ void ModelSaver::before_train() {
   writer_->reserve(saved_variables(graph()));
 }
 
-void ModelSaver::after_triggers() {
 // All callbacks have set their variables by then.
 void ModelSaver::before_epoch() {
   in_epoch_ = true;
@@ -89,6 +89,7 @@ void ModelSaver::before_epoch() {
   writer_->allow_non_finite(non_finite_by_intent(graph(), options_.may_be_non_finite));
 }
 
+void ModelSaver::after_triggers() {
   const bool is_due = std::exchange(is_due_, false);
   if (writer_ && is_due) writer_->wait();
   if (writer_) writer_->check_not_refused();
@@ -118,6 +119,7 @@ Checkpoint take_checkpoint(TrainerBase& trainer) {
       .global_step = trainer.global_step(),
       .epoch_num = trainer.epoch_num(),
       .extra = save_generators(trainer.graph()),
+      .fingerprint = trainer.fingerprint(),
   };
   checkpoint.extra.merge(trainer.callback_states());
   for (const Variable& variable : trainer.graph().variables().all()) {

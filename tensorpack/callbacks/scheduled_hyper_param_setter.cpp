@@ -6,6 +6,7 @@
 
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -71,6 +72,26 @@ void ScheduledHyperParamSetter::trigger_step() {
 
 void ScheduledHyperParamSetter::trigger_epoch() {
   if (!options_.step_based) trigger();
+}
+
+std::vector<std::string> ScheduledHyperParamSetter::fingerprint() const {
+  const char* unit = options_.step_based ? "step" : "epoch";
+  if (!schedule_) {
+    std::vector<std::string> points;
+    for (const auto& [time, value] : points_) points.push_back(fmt::format("{}: {}", time, value));
+    const bool is_linear = options_.interp == Interpolation::kLinear;
+    return {fmt::format("{} by {} = {}{}", param().readable_name(), unit, join(points),
+                        is_linear ? ", linear between" : "")};
+  }
+  constexpr int64_t kEndless = 1'000'000;  // epochs: nobody said how many
+  const int64_t epochs = trainer().max_epoch() < kEndless ? trainer().max_epoch() : 0;
+  const int64_t end = options_.step_based ? epochs * trainer().steps_per_epoch() : epochs;
+  std::vector<std::string> values;
+  for (int64_t time = 0; time <= end; time = std::max<int64_t>(2 * time, 1)) {
+    values.push_back(fmt::format("{} at {} {} = {}", param().readable_name(), unit, time,
+                                 schedule_(static_cast<double>(time))));
+  }
+  return values;
 }
 
 std::optional<double> ScheduledHyperParamSetter::next_value() {

@@ -45,6 +45,8 @@ class ScheduledHyperParamSetter final : public HyperParamSetter {
   void before_train() override;
   void trigger_step() override;
   void trigger_epoch() override;
+  /// The points, or the values of the function at some times until the end.
+  std::vector<std::string> fingerprint() const override;
 
  protected:
   std::optional<double> next_value() override;

@@ -54,6 +54,12 @@ bool StatMonitorParamSetter::is_better() const {
                           : *least < seen_.front() - options_.threshold;
 }
 
+std::vector<std::string> StatMonitorParamSetter::fingerprint() const {
+  return {fmt::format("{} by {} = threshold {}, last_k {}{}", param().readable_name(),
+                      options_.stat_name, options_.threshold, options_.last_k,
+                      options_.reverse ? ", reverse" : "")};
+}
+
 std::string StatMonitorParamSetter::save_state() const {
   nlohmann::json state = {{"value", HyperParamSetter::save_state()}};
   state["seen"] = nlohmann::json::array();

@@ -40,6 +40,7 @@ class StatMonitorParamSetter final : public HyperParamSetter {
 
   void before_train() override;
   void after_train() override { scalar_.check_after(trainer()); }
+  std::vector<std::string> fingerprint() const override;
   std::string save_state() const override;
   void load_state(const std::string& state) override;
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tensorpack/checkpoint/fingerprint.h"
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/monitors/monitors.h"
 #include "tensorpack/session/hooked_session.h"
@@ -86,6 +87,11 @@ class TrainerBase {
   /// of its optimizer.
   virtual HyperParams hyper_params() const { return {}; }
 
+  /// What tells this program from a changed one, for its checkpoints: from before_train() on, where
+  /// a callback wanted it in setup_graph().
+  const Fingerprint& fingerprint() const { return fingerprint_; }
+  void want_fingerprint() { wants_fingerprint_ = true; }
+
   /// The scalars that are minimised, by the names its ops give them: those that StopAtNaN and
   /// others look at unless told otherwise.
   virtual std::vector<std::string> cost_names() const { return {"cost"}; }
@@ -120,6 +126,8 @@ class TrainerBase {
   std::shared_ptr<SharedSession> session_ = std::make_shared<SharedSession>();
   std::unique_ptr<HookedSession> hooked_sess_;
   Op train_op_;
+  Fingerprint fingerprint_;
+  bool wants_fingerprint_ = false;
 
  private:
   std::map<std::filesystem::path, std::string> owners_of_files_;

@@ -22,13 +22,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// 2: with checksums.
-constexpr int64_t kFormat = 2;
+// 2: with checksums. 3: with the fingerprint of the program, and states of MinSaver and MaxSaver
+// that name a file.
+constexpr int64_t kFormat = 3;
 constexpr const char* kFormatKey = "tensorpack_checkpoint";
 constexpr const char* kVersionKey = "tensorpack_version";
 constexpr const char* kStepKey = "global_step";
 constexpr const char* kEpochKey = "epoch_num";
 constexpr const char* kTrainingOnlyKey = "training_only";
+constexpr const char* kFingerprintKey = "fingerprint";
 constexpr const char* kLibtorchKey = "libtorch_version";
 constexpr const char* kTensorChecksumsKey = "xxh64_tensors";
 constexpr const char* kMetadataChecksumKey = "xxh64_metadata";
@@ -102,6 +104,17 @@ std::set<std::string> read_training_only(const fs::path& path, const Metadata& m
   }
 }
 
+Fingerprint read_fingerprint(const fs::path& path, const Metadata& metadata) {
+  const auto found = metadata.find(kFingerprintKey);
+  if (found == metadata.end()) return {};
+  try {
+    return parse_fingerprint(found->second);
+  } catch (const Error& error) {
+    throw make_error("load_checkpoint", "'{}' in the metadata of '{}': {} Use another file.",
+                     kFingerprintKey, path.string(), error.what());
+  }
+}
+
 std::vector<std::string> checkpoint_files_in(const fs::path& dir) {
   std::vector<std::string> names;
   std::error_code no_directory;
@@ -144,6 +157,7 @@ Checkpoint load_file(const fs::path& path) {
       .training_only = read_training_only(path, file.metadata),
       .global_step = read_integer(path, file.metadata, kStepKey),
       .epoch_num = read_integer(path, file.metadata, kEpochKey),
+      .fingerprint = read_fingerprint(path, file.metadata),
   };
   for (auto& [key, text] : file.metadata) {
     if (key.starts_with(kExtraPrefix)) {
@@ -168,6 +182,9 @@ void save_checkpoint(const fs::path& path, const Checkpoint& checkpoint) {
   };
   for (const auto& [name, text] : checkpoint.extra) {
     metadata[std::string(kExtraPrefix) + name] = text;
+  }
+  if (!checkpoint.fingerprint.empty()) {
+    metadata[kFingerprintKey] = to_text(checkpoint.fingerprint);
   }
   NamedTensors tensors;  // as they will be written
   nlohmann::json checksums = nlohmann::json::object();

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "tensorpack/checkpoint/fingerprint.h"
 #include "tensorpack/checkpoint/safetensors.h"
 #include "tensorpack/checkpoint/state_texts.h"
 
@@ -22,6 +23,8 @@ struct Checkpoint {
   int64_t epoch_num = 0;
   /// Whatever else is needed to go on, by a name of its owner's choice.
   StateTexts extra = {};
+  /// Of the program; empty where nobody wanted it.
+  Fingerprint fingerprint = {};
 };
 
 /// Whether a file says of itself that it is a checkpoint, and not only some tensors.

@@ -16,7 +16,13 @@
 namespace tensorpack {
 namespace {
 
-class Batch final : public DataFlow, public detail::ThreadedStage {
+// As in a call of batch().
+std::string in_words(int64_t size, const BatchOptions& options) {
+  return fmt::format("{}{}{}", size, options.remainder ? ", remainder" : "",
+                     options.padding ? fmt::format(", padding {}", *options.padding) : "");
+}
+
+class Batch final : public DataFlow, public detail::ThreadedStage, public detail::DescribedStage {
  public:
   Batch(DataFlowPtr flow, int64_t size, BatchOptions options)
       : flow_(std::move(flow)),
@@ -55,6 +61,7 @@ class Batch final : public DataFlow, public detail::ThreadedStage {
   std::optional<int64_t> size() const override { return count_.batches_of(flow_->size()); }
 
   detail::StatsPtr stats() const override { return stats_; }
+  std::optional<std::string> data_options() const override { return in_words(size_, options_); }
 
  private:
   // Rows of one source are equal in shape: there is nothing to pad.
@@ -117,7 +124,7 @@ class Batch final : public DataFlow, public detail::ThreadedStage {
 };
 
 // Collects datapoints by key; batches are as ready as they get.
-class BatchByKey final : public DataFlow {
+class BatchByKey final : public DataFlow, public detail::DescribedStage {
  public:
   using Key = std::vector<int64_t>;
   using KeyFunction = std::function<Key(const DataPoint&)>;
@@ -140,6 +147,8 @@ class BatchByKey final : public DataFlow {
     if (waiting_.empty() || !options_.remainder) return std::nullopt;
     return stack(waiting_.extract(waiting_.begin()));
   }
+
+  std::optional<std::string> data_options() const override { return in_words(size_, options_); }
 
  private:
   using Waiting = std::map<Key, std::vector<DataPoint>>;

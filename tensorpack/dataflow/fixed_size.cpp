@@ -5,13 +5,14 @@
 
 #include "tensorpack/dataflow/detail/row_stage.h"
 #include "tensorpack/dataflow/repeat.h"
+#include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 namespace {
 
 // Reads the passes of the flow as one stream.
-class FixedSize final : public detail::RowStage {
+class FixedSize final : public detail::RowStage, public detail::DescribedStage {
  public:
   FixedSize(DataFlowPtr flow, int64_t size, FixedSizeOptions options)
       : RowStage(repeat(kForever)(std::move(flow))), size_(size), options_(options) {}
@@ -33,6 +34,8 @@ class FixedSize final : public detail::RowStage {
   }
 
   std::optional<int64_t> size() const override { return size_; }
+
+  std::optional<std::string> data_options() const override { return std::to_string(size_); }
 
  protected:
   std::optional<Item> next_item() override {

@@ -6,12 +6,13 @@
 
 #include "tensorpack/dataflow/detail/row_stage.h"
 #include "tensorpack/dataflow/rng.h"
+#include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 namespace {
 
-class LocallyShuffle final : public detail::RowStage {
+class LocallyShuffle final : public detail::RowStage, public detail::DescribedStage {
  public:
   LocallyShuffle(DataFlowPtr flow, int64_t buffer_size, LocallyShuffleOptions options,
                  uint64_t seed)
@@ -33,6 +34,11 @@ class LocallyShuffle final : public detail::RowStage {
     const auto size = flow().size();
     if (!size) return std::nullopt;
     return *size * options_.reuse;
+  }
+
+  std::optional<std::string> data_options() const override {
+    return fmt::format("{}, reuse {}, interval {}", buffer_size_, options_.reuse,
+                       options_.interval);
   }
 
  protected:

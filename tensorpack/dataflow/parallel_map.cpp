@@ -115,7 +115,9 @@ class BatchesInWork {
   std::map<int64_t, Batch> batches_;
 };
 
-class MapAndBatch final : public DataFlow, public detail::ThreadedStage {
+class MapAndBatch final : public DataFlow,
+                          public detail::ThreadedStage,
+                          public detail::DescribedStage {
  public:
   // With a component to be filled, the function finds its row behind the other components.
   MapAndBatch(DataFlowPtr flow, std::shared_ptr<detail::MapRunner> run, int64_t size,
@@ -166,6 +168,9 @@ class MapAndBatch final : public DataFlow, public detail::ThreadedStage {
   std::optional<int64_t> size() const override { return count_.batches_of(rows_.size()); }
 
   detail::StatsPtr stats() const override { return rows_.stats(); }
+  std::optional<std::string> data_options() const override {
+    return fmt::format("{}{}", size_, remainder_ ? ", remainder" : "");
+  }
 
  private:
   bool next_row(int64_t batch) {

@@ -2,13 +2,14 @@
 #include "tensorpack/dataflow/shard.h"
 
 #include "tensorpack/dataflow/detail/row_stage.h"
+#include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/launch_environment.h"
 
 namespace tensorpack {
 namespace {
 
-class Shard final : public detail::RowStage {
+class Shard final : public detail::RowStage, public detail::DescribedStage {
  public:
   Shard(DataFlowPtr flow, int64_t rank, int64_t size, bool equal)
       : RowStage(std::move(flow)), rank_(rank), size_(size), equal_(equal) {}
@@ -29,6 +30,9 @@ class Shard final : public detail::RowStage {
     const int64_t left_over = *size % size_;
     return *size / size_ + (!equal_ && rank_ < left_over ? 1 : 0);
   }
+
+  // The number of ranks is no part of the program.
+  std::optional<std::string> data_options() const override { return std::nullopt; }
 
  protected:
   std::optional<Item> next_item() override {

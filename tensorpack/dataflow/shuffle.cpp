@@ -6,13 +6,14 @@
 
 #include "tensorpack/dataflow/detail/row_stage.h"
 #include "tensorpack/dataflow/rng.h"
+#include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
 
-class Shuffle final : public detail::RowStage {
+class Shuffle final : public detail::RowStage, public detail::DescribedStage {
  public:
   Shuffle(DataFlowPtr flow, int64_t buffer_size, uint64_t seed)
       : RowStage(std::move(flow)), buffer_size_(buffer_size), seed_(seed), rng_(seed, 0) {}
@@ -47,6 +48,10 @@ class Shuffle final : public detail::RowStage {
   }
 
   std::optional<int64_t> size() const override { return flow().size(); }
+
+  std::optional<std::string> data_options() const override {
+    return flow().size() <= buffer_size_ && flow().size() ? "all" : std::to_string(buffer_size_);
+  }
 
  protected:
   std::optional<Item> next_item() override {

@@ -15,6 +15,7 @@
 
 #include "tensorpack/dataflow/detail/row_source.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -77,6 +78,16 @@ class Metered final : public DataFlow, public detail::RowSource {
   detail::StatsPtr stats_;
 };
 
+// Of what it yields, whoever makes it and however many threads there are.
+std::string data_of(const DataFlow& flow, const std::string& name) {
+  const std::string without_types = name.substr(0, name.find('<'));  // lambdas are numbered in them
+  const auto* described = dynamic_cast<const detail::DescribedStage*>(&flow);
+  if (described == nullptr) return without_types;
+  const auto options = described->data_options();
+  if (!options) return "";
+  return options->empty() ? without_types : fmt::format("{}({})", without_types, *options);
+}
+
 double seconds(const std::atomic<int64_t>& nanoseconds) {
   return static_cast<double>(nanoseconds.load(std::memory_order_relaxed)) / 1e9;
 }
@@ -123,6 +134,8 @@ StatsPtr meter(DataFlowPtr& flow, std::vector<StatsPtr> inputs) {
   } else {
     stats = std::make_shared<StageStats>(class_name(*flow), 0, 0);
   }
+  stats->data = data_of(*flow, stats->name);
+  stats->data_size = flow->size();
   for (StatsPtr& input : inputs) stats->inputs.push_back(std::move(input));
   flow = std::make_unique<Metered>(std::move(flow), stats);
   return stats;
@@ -201,6 +214,24 @@ int64_t datapoints_left_out(const StageStats& last) {
   int64_t count = 0;
   walk(last, [&](const StageStats& stage, int) { count += stage.left_out; });
   return count;
+}
+
+std::vector<std::string> describe_data(const StageStats& last) {
+  std::vector<std::string> lines;
+  walk(last, [&](const StageStats& stage, int) {
+    if (!stage.data.empty()) lines.push_back(stage.data);
+  });
+  return lines;
+}
+
+std::vector<std::string> describe_data_sizes(const StageStats& last) {
+  std::vector<std::string> lines;
+  walk(last, [&](const StageStats& stage, int) {
+    if (stage.data.empty() || !stage.data_size) return;
+    const std::string name = stage.data.substr(0, stage.data.find('('));
+    lines.push_back(fmt::format("{}: {}", name, counted(*stage.data_size, "datapoint")));
+  });
+  return lines;
 }
 
 std::optional<StageReport> slowest_stage(const StageStats& last) {

@@ -27,6 +27,11 @@ class StageStats {
   const int64_t threads;   ///< of its own; 0 for a stage that runs on the thread that asks it
   const int64_t capacity;  ///< of its queue; 0 for none
 
+  /// What tells the data that the stage gives from that of another program: "Shuffle(100)", without
+  /// threads and queues. Empty for a stage that hands on what it gets.
+  std::string data = {};
+  std::optional<int64_t> data_size = {};  ///< datapoints in a pass, if that is known
+
   std::atomic<int64_t> busy_ns = 0;
   std::atomic<int64_t> upstream_wait_ns = 0;    ///< its threads had nothing to work on
   std::atomic<int64_t> downstream_wait_ns = 0;  ///< its threads had no room for what they made
@@ -53,6 +58,16 @@ std::string format_stages(const std::vector<StageReport>& stages);
 /// How many datapoints its stages have left out at the end of passes so far.
 int64_t datapoints_left_out(const StageStats& last);
 
+/// What decides the data that a pipeline gives, a line for each stage from its source to its end,
+/// as far as the stages know it: names, and numbers such as the size of a shuffle buffer. Functions
+/// of map() and seeds are not looked into. The lines do not depend on the number of ranks, threads
+/// or the sizes of queues.
+std::vector<std::string> describe_data(const StageStats& last);
+
+/// How many datapoints a pass has behind each stage that knows it. With shard() they depend on the
+/// number of ranks.
+std::vector<std::string> describe_data_sizes(const StageStats& last);
+
 /// The stage to make faster, or to give more threads. Stages that share a thread share its time:
 /// the busiest thread is found first, then the stage that takes most of it.
 std::optional<StageReport> slowest_stage(const StageStats& last);
@@ -67,6 +82,15 @@ class ThreadedStage {
  public:
   virtual ~ThreadedStage() = default;
   virtual StatsPtr stats() const = 0;
+};
+
+/// Implemented by flows of which the class alone does not say what they give.
+class DescribedStage {
+ public:
+  virtual ~DescribedStage() = default;
+  /// The options that decide it, as in a call: "100"; nullopt for a flow that gives what it gets,
+  /// or this rank's share of it.
+  virtual std::optional<std::string> data_options() const = 0;
 };
 
 /// The statistics of a flow that is metered; null for others.

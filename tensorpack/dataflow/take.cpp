@@ -4,12 +4,13 @@
 #include <algorithm>
 
 #include "tensorpack/dataflow/detail/row_stage.h"
+#include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 namespace {
 
-class Take final : public detail::RowStage {
+class Take final : public detail::RowStage, public detail::DescribedStage {
  public:
   Take(DataFlowPtr flow, int64_t count) : RowStage(std::move(flow)), count_(count), left_(count) {}
 
@@ -30,6 +31,8 @@ class Take final : public detail::RowStage {
     if (!size) return std::nullopt;
     return std::min(*size, count_);
   }
+
+  std::optional<std::string> data_options() const override { return std::to_string(count_); }
 
  protected:
   std::optional<Item> next_item() override {

@@ -79,13 +79,17 @@ class ValueNames {
 
 }  // namespace
 
+std::string describe_variable(const Variable& variable) {
+  return fmt::format("variable '{}' [{}] {}", variable.name,
+                     fmt::join(variable.tensor.sizes(), ", "),
+                     c10::toString(variable.tensor.scalar_type()));
+}
+
 std::vector<std::string> describe_variables(const Graph& graph, size_t count) {
   std::vector<std::string> lines;
   for (const Variable& variable : graph.variables().all()) {
     if (lines.size() == count) break;
-    lines.push_back(fmt::format("variable '{}' [{}] {}", variable.name,
-                                fmt::join(variable.tensor.sizes(), ", "),
-                                c10::toString(variable.tensor.scalar_type())));
+    lines.push_back(describe_variable(variable));
   }
   return lines;
 }

@@ -9,6 +9,9 @@
 
 namespace tensorpack {
 
+/// The name, shape and type of a variable.
+std::string describe_variable(const Variable& variable);
+
 /// A line for each of the first `count` variables of the graph: its name, shape and type.
 std::vector<std::string> describe_variables(const Graph& graph, size_t count);
 

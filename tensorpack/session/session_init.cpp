@@ -221,6 +221,14 @@ std::optional<StateTexts> ChainInit::callback_states() const {
   return states;
 }
 
+std::optional<SavedProgram> ChainInit::saved_program() const {
+  std::optional<SavedProgram> program;
+  for (const SessionInit& init : inits_) {
+    if (auto later = init.saved_program()) program = std::move(later);
+  }
+  return program;
+}
+
 Owned<SessionInit> smart_init(const std::filesystem::path& path, RestoreOptions options) {
   if (path.empty()) return nullptr;
   return SaverRestore(path, std::move(options));

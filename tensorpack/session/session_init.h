@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tensorpack/checkpoint/fingerprint.h"
 #include "tensorpack/checkpoint/name_map.h"
 #include "tensorpack/checkpoint/state_texts.h"
 #include "tensorpack/graph/graph.h"
@@ -17,6 +18,13 @@ namespace tensorpack {
 
 struct Checkpoint;
 
+/// The program that a training is resumed from.
+struct SavedProgram {
+  std::string checkpoint = {};  ///< the file, for messages
+  Fingerprint fingerprint = {};
+  bool must_be_same = false;  ///< AutoResumeOptions::same_program
+};
+
 /// Gives variables their values after they were created, and before the graph is final.
 class SessionInit {
  public:
@@ -24,6 +32,8 @@ class SessionInit {
   virtual void init(Graph& graph) = 0;
   /// When a training is resumed: what its callbacks saved. From init() on.
   virtual std::optional<StateTexts> callback_states() const { return std::nullopt; }
+  /// When a training is resumed: which program saved it.
+  virtual std::optional<SavedProgram> saved_program() const { return std::nullopt; }
 };
 
 /// How to treat values that do not fit their variable.
@@ -80,6 +90,7 @@ class ChainInit final : public SessionInit {
   explicit ChainInit(OwnedList<SessionInit> inits) : inits_(std::move(inits)) {}
   void init(Graph& graph) override;
   std::optional<StateTexts> callback_states() const override;
+  std::optional<SavedProgram> saved_program() const override;
 
  private:
   OwnedList<SessionInit> inits_;

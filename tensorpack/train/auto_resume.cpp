@@ -2,7 +2,6 @@
 #include "tensorpack/train/auto_resume.h"
 
 #include "tensorpack/callbacks/model_saver.h"
-#include "tensorpack/checkpoint/checkpoint_directory.h"
 #include "tensorpack/checkpoint/generator_state.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
@@ -66,16 +65,22 @@ AutoResumeTrainConfig::AutoResumeTrainConfig(TrainConfig config, AutoResumeOptio
   const auto steps_done = steps_done_in_epoch(*newest);
   starting_epoch = newest->checkpoint.epoch_num + (steps_done ? 0 : 1);
   starting_step = steps_done.value_or(0);
-  session_init = ResumeInit(std::move(newest->checkpoint), options.strict);
   log::info("Resuming from '{}' with epoch {}, step {} of it{}.", newest->path.string(),
             starting_epoch, starting_step, is_given ? ", whatever the config says" : "");
+  session_init = ResumeInit(std::move(*newest), options);
 }
 
 void ResumeInit::init(Graph& graph) {
-  restore_checkpoint(graph, checkpoint_, {.strict = strict_, .training_state = true});
-  check_generators(graph, checkpoint_, strict_);
+  restore_checkpoint(graph, checkpoint_, {.strict = options_.strict, .training_state = true});
+  check_generators(graph, checkpoint_, options_.strict);
   restore_generators(graph, checkpoint_.extra);
   checkpoint_.variables.clear();  // not needed any more, and as large as the model
+}
+
+std::optional<SavedProgram> ResumeInit::saved_program() const {
+  return SavedProgram{.checkpoint = path_,
+                      .fingerprint = checkpoint_.fingerprint,
+                      .must_be_same = options_.same_program};
 }
 
 }  // namespace tensorpack

@@ -6,7 +6,7 @@
 //   SimpleTrainer());
 #pragma once
 
-#include "tensorpack/checkpoint/checkpoint.h"
+#include "tensorpack/checkpoint/checkpoint_directory.h"
 #include "tensorpack/session/session_init.h"
 #include "tensorpack/train/train_config.h"
 
@@ -19,6 +19,12 @@ struct AutoResumeOptions {
   /// Whether a checkpoint that does not have all that is needed to go on exactly, or more, is an
   /// Error. Otherwise what is missing starts anew, with a warning.
   bool strict = true;
+  /// Whether a program that is not the one that saved the checkpoint is an Error. Otherwise what
+  /// differs is a warning, ten lines at most, and training goes on. Compared are the options of the
+  /// optimizer, the seed, the steps of an epoch, the stages of the data, the schedules, and the
+  /// variables and operators of a step; not the number of ranks, towers and threads. Operators are
+  /// compared on the same kind of device and with the same version of libtorch.
+  bool same_program = false;
 };
 
 /// A TrainConfig that starts from the newest whole checkpoint in the log directory, if there is
@@ -37,14 +43,16 @@ struct AutoResumeTrainConfig : TrainConfig {
 /// data and the callbacks.
 class ResumeInit final : public SessionInit {
  public:
-  explicit ResumeInit(Checkpoint checkpoint, bool strict = true)
-      : checkpoint_(std::move(checkpoint)), strict_(strict) {}
+  explicit ResumeInit(FoundCheckpoint newest, AutoResumeOptions options = {})
+      : path_(newest.path.string()), checkpoint_(std::move(newest.checkpoint)), options_(options) {}
   void init(Graph& graph) override;
   std::optional<StateTexts> callback_states() const override { return checkpoint_.extra; }
+  std::optional<SavedProgram> saved_program() const override;
 
  private:
+  std::string path_;
   Checkpoint checkpoint_;
-  bool strict_;
+  AutoResumeOptions options_;
 };
 
 }  // namespace tensorpack

@@ -262,6 +262,21 @@ std::string TowerTrainer::place_of_step() const {
                      batches_used(*input_, feeder_));
 }
 
+std::vector<FingerprintPart> TowerTrainer::data_fingerprint() const {
+  FingerprintPart data{.name = "data"};
+  const int64_t ranks = processes() ? processes()->size() : 1;
+  FingerprintPart sizes{.name = "size of data", .under = counted(ranks, "rank")};
+  const auto stats = input_ ? input_->stats() : nullptr;
+  const auto batches = input_ ? input_->size() : std::nullopt;
+  if (stats) {
+    data.lines = describe_data(*stats);
+    sizes.lines = describe_data_sizes(*stats);
+  } else if (batches) {
+    sizes.lines = {fmt::format("batches in a pass = {}", *batches)};
+  }
+  return {std::move(data), std::move(sizes)};
+}
+
 TowerHandle TowerTrainer::define_tower_op(const std::string& name, const TowerBody& body,
                                           int index) {
   const TowerOptions options = tower_options(parallel_, index);

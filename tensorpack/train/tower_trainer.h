@@ -65,6 +65,7 @@ class TowerTrainer : public Trainer {
 
   const InputSource& input() const { return *input_; }
   std::string place_of_step() const override;
+  std::vector<FingerprintPart> data_fingerprint() const override;
 
  private:
   TowerHandle define_tower_op(const std::string& name, const TowerBody& body, int index);

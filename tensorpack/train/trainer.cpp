@@ -16,10 +16,12 @@
 #include "tensorpack/parallel/graph_lines.h"
 #include "tensorpack/parallel/rank_state.h"
 #include "tensorpack/parallel/variable_sync.h"
+#include "tensorpack/train/graph_fingerprint.h"
 #include "tensorpack/train/variable_table.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/error_context.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/seed.h"
 #include "tensorpack/utils/shared_machine.h"
 #include "tensorpack/utils/signals.h"
 #include "tensorpack/utils/startup.h"
@@ -167,6 +169,9 @@ void Trainer::initialize(SessionOptions options, Owned<SessionInit> init) {
   open_session(options);
   initialize_hooks();
   if (processes_) check_same_graph();
+  if (is_chief_ && init) saved_program_ = init->saved_program();
+  if (saved_program_) want_fingerprint();
+  if (is_chief_ && wants_fingerprint_) begin_fingerprint();
   restore(init.get());
   graph_->finalize();
 }
@@ -217,6 +222,58 @@ void Trainer::agree_on_loop() {
   loop_.starting_step = *parse_integer(start.at("step"));
 }
 
+// To be called before anything is restored: the seed and what the tower function looks at, such as
+// an ObjAttrParam, are those of the program.
+void Trainer::begin_fingerprint() {
+  FingerprintPart settings;
+  for (const auto& [name, value] : hyper_params()) {
+    settings.lines.push_back(fmt::format("{} = {}", name, value));
+  }
+  const std::optional<uint64_t> seed = graph_->options().seed;
+  settings.lines.push_back(fmt::format("seed = {}", seed ? *seed : global_seed()));
+  fingerprint_.parts = fingerprint_of_graph(*graph_, sess(), model_variables_);
+  fingerprint_.parts.insert(fingerprint_.parts.begin(), std::move(settings));
+}
+
+// Behind the settings and before the graph: what comes first explains the rest.
+void Trainer::complete_fingerprint() {
+  // Of the same data, more ranks make fewer steps.
+  std::vector<FingerprintPart> parts = {
+      {.name = "loop",
+       .lines = {fmt::format("steps_per_epoch = {}", loop_.steps_per_epoch)},
+       .under = counted(processes_ ? processes_->size() : 1, "rank")}};
+  for (const auto& more : {callbacks_.fingerprints(), data_fingerprint()}) {
+    parts.insert(parts.end(), more.begin(), more.end());
+  }
+  fingerprint_.parts.insert(fingerprint_.parts.begin() + 1, parts.begin(), parts.end());
+}
+
+void Trainer::compare_with_saved_program() const {
+  const auto& [checkpoint, fingerprint, must_be_same] = *saved_program_;
+  if (fingerprint.empty()) {
+    log::info("'{}' does not say which program saved it: what has changed is not noticed.",
+              checkpoint);
+    return;
+  }
+  std::vector<std::string> changes = differences(fingerprint, fingerprint_);
+  if (changes.empty()) return;
+  constexpr size_t kMost = 9;  // below one line that says what they are
+  if (changes.size() > kMost) {
+    const size_t others = changes.size() - (kMost - 1);
+    changes.resize(kMost - 1);
+    changes.push_back(fmt::format("and {}", counted(static_cast<int64_t>(others), "more change")));
+  }
+  const std::string list = join(changes, "\n  ");
+  TP_CHECK(!must_be_same, "AutoResumeTrainConfig",
+           "this is not the program that saved '{}':\n  {}\n  Resume with that program, or go on "
+           "with this one without .same_program.",
+           checkpoint, list);
+  log::warning(
+      "The program has changed since it saved '{}'. Variables, such as a learning rate, go on as "
+      "saved.\n  {}",
+      checkpoint, list);
+}
+
 void Trainer::initialize_hooks() {
   call_once("initialize_hooks");
   hooked_sess_ = std::make_unique<HookedSession>(sess(), callbacks_.hooks());
@@ -243,6 +300,8 @@ void Trainer::main_loop(const TrainOptions& options) {
   std::exception_ptr failure;
   std::exception_ptr end;  // what ended the loop early, without being a failure
   try {
+    if (is_chief_ && wants_fingerprint_) complete_fingerprint();
+    if (saved_program_) compare_with_saved_program();
     callbacks_.before_train();
     loop_.global_step = stored_step();  // callbacks may have changed it
     run_epochs(signals);

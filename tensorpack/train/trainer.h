@@ -97,6 +97,9 @@ class Trainer : public TrainerBase {
   /// What is added to the text of an exception from run_step(): which data it worked on.
   virtual std::string place_of_step() const { return "in a training step"; }
 
+  /// What the fingerprint of the program says of its data.
+  virtual std::vector<FingerprintPart> data_fingerprint() const { return {}; }
+
   /// Makes hooked_sess() of all callbacks. Override to have several groups of hooks.
   virtual void initialize_hooks();
   Callbacks& callbacks() { return callbacks_; }
@@ -105,6 +108,9 @@ class Trainer : public TrainerBase {
   void restore(SessionInit* init);
   void check_same_graph();
   void agree_on_loop();
+  void begin_fingerprint();
+  void complete_fingerprint();
+  void compare_with_saved_program() const;
   void call_once(const char* method);
   void call_after(const char* earlier, const char* method) const;
   void run_epochs(class SignalWatch& signals);
@@ -115,6 +121,7 @@ class Trainer : public TrainerBase {
   [[noreturn]] void end_by_signal(int signal);
 
   Callbacks callbacks_;
+  std::optional<SavedProgram> saved_program_;  // that this training is resumed from
   std::set<std::string> called_;
   size_t model_variables_ =
       0;  // those made before the callbacks', which the chief's alone may make

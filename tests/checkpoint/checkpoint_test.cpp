@@ -16,6 +16,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::SizeIs;
 using testing::ThrowsMessage;
 
 namespace fs = std::filesystem;
@@ -60,15 +61,29 @@ TEST(CheckpointTest, WhatWasSavedIsLoaded) {
   Checkpoint saved = at_step(250);
   saved.training_only = {"conv0/W", "a \"quoted\" name"};
   saved.extra = {{"rng", "17 4"}, {"MaxSaver/best", "{\"value\": 0.5}"}};
+  saved.fingerprint = {{{.name = "data", .lines = {"Batch(4)"}}}};
   save_checkpoint(dir / "a.safetensors", saved);
   const Checkpoint loaded = load_checkpoint(dir / "a.safetensors");
   EXPECT_EQ(loaded.global_step, 250);
   EXPECT_EQ(loaded.epoch_num, 2);
   EXPECT_EQ(loaded.training_only, saved.training_only);
   EXPECT_EQ(loaded.extra, saved.extra);
+  EXPECT_EQ(loaded.fingerprint, saved.fingerprint);
   ASSERT_EQ(loaded.variables.size(), 1);
   EXPECT_TRUE(torch::equal(loaded.variables.at("conv0/W"), saved.variables.at("conv0/W")));
-  EXPECT_EQ(read_safetensors(dir / "a.safetensors").metadata.at("tensorpack_checkpoint"), "2");
+  EXPECT_EQ(read_safetensors(dir / "a.safetensors").metadata.at("tensorpack_checkpoint"), "3");
+}
+
+// Written by version 0.1.0, before format 3.
+TEST(CheckpointTest, AFileOfFormat2IsRead) {
+  const Checkpoint loaded = load_checkpoint(fs::path(TENSORPACK_SOURCE_DIR) /
+                                            "tests/checkpoint/data/format_2.safetensors");
+  EXPECT_EQ(loaded.global_step, 8);
+  EXPECT_EQ(loaded.epoch_num, 2);
+  EXPECT_THAT(loaded.variables, SizeIs(4));
+  EXPECT_THAT(loaded.training_only, ElementsAre("global_step", "learning_rate"));
+  EXPECT_EQ(loaded.extra.at("callback/MinSaver"), "0x1.8p-1");
+  EXPECT_TRUE(loaded.fingerprint.empty());
 }
 
 TEST(CheckpointTest, FileDirectoryAndIndexAllNameACheckpoint) {
@@ -108,6 +123,11 @@ TEST(CheckpointTest, EmptyDirectoryAndForeignFilesAreErrors) {
   refused({{"tensorpack_checkpoint", "99"}}, "format 99");
   refused({{"tensorpack_checkpoint", "1"}}, "no 'global_step'");
   refused({{"tensorpack_checkpoint", "1"}, {"global_step", "7x"}}, "is '7x' instead of an integer");
+  refused({{"tensorpack_checkpoint", "1"},
+           {"global_step", "1"},
+           {"epoch_num", "1"},
+           {"fingerprint", "[{}]"}},
+          "no fingerprint of a program");
   refused({{"tensorpack_checkpoint", "1"}, {"global_step", "-1"}}, "instead of an integer in 0..");
   refused(
       {{"tensorpack_checkpoint", "1"}, {"global_step", "1"}, {"epoch_num", "9223372036854775807"}},

@@ -54,7 +54,7 @@ class WorkAhead {
 };
 
 /// A flow whose datapoints come from threads: it starts them when it is first asked in a pass.
-class WorkAheadFlow final : public DataFlow, public ThreadedStage {
+class WorkAheadFlow final : public DataFlow, public ThreadedStage, public DescribedStage {
  public:
   /// `work` is made anew for every pass. `keeps_all` says that it drops nothing, and need not be
   /// done for what is skipped.
@@ -68,6 +68,9 @@ class WorkAheadFlow final : public DataFlow, public ThreadedStage {
   int64_t skip(int64_t count) override;
   std::optional<int64_t> size() const override { return size_; }
   StatsPtr stats() const override { return stats_; }
+  std::optional<std::string> data_options() const override {
+    return make_work_ ? std::optional("") : std::nullopt;
+  }
 
  private:
   std::shared_ptr<DataFlow> flow_;  // shared with threads that had to be left behind

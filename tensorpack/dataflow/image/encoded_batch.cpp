@@ -80,7 +80,9 @@ at::Tensor joined(const std::vector<at::Tensor>& parts) {
 }
 
 // Joins the first components of datapoints and stacks the others.
-class JoinedBatch final : public DataFlow, public detail::ThreadedStage {
+class JoinedBatch final : public DataFlow,
+                          public detail::ThreadedStage,
+                          public detail::DescribedStage {
  public:
   JoinedBatch(DataFlowPtr flow, int64_t size, bool remainder)
       : flow_(std::move(flow)), count_{.size = size, .remainder = remainder} {
@@ -116,6 +118,9 @@ class JoinedBatch final : public DataFlow, public detail::ThreadedStage {
   std::optional<int64_t> size() const override { return count_.batches_of(flow_->size()); }
 
   detail::StatsPtr stats() const override { return stats_; }
+  std::optional<std::string> data_options() const override {
+    return fmt::format("{}{}", count_.size, count_.remainder ? ", remainder" : "");
+  }
 
  private:
   DataFlowPtr flow_;
