@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/dataflow/shard.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "tensorpack/dataflow/detail/row_stage.h"
 #include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/utils/error.h"
@@ -9,7 +12,9 @@
 namespace tensorpack {
 namespace {
 
-class Shard final : public detail::RowStage, public detail::DescribedStage {
+class Shard final : public detail::RowStage,
+                    public detail::ThreadedStage,
+                    public detail::DescribedStage {
  public:
   Shard(DataFlowPtr flow, int64_t rank, int64_t size, bool equal)
       : RowStage(std::move(flow)), rank_(rank), size_(size), equal_(equal) {}
@@ -21,7 +26,11 @@ class Shard final : public detail::RowStage, public detail::DescribedStage {
 
   int64_t skip(int64_t count) override {
     if (!equal_) return RowStage::skip(count);
-    return is_at_end_ ? 0 : flow().skip(count * size_) / size_;
+    if (is_at_end_) return 0;
+    const int64_t wanted = std::min(count, std::numeric_limits<int64_t>::max() / size_) * size_;
+    const int64_t skipped = flow().skip(wanted);
+    if (skipped < wanted) end(skipped % size_);
+    return skipped / size_;
   }
 
   std::optional<int64_t> size() const override {
@@ -34,21 +43,27 @@ class Shard final : public detail::RowStage, public detail::DescribedStage {
   // The number of ranks is no part of the program.
   std::optional<std::string> data_options() const override { return std::nullopt; }
 
+  detail::StatsPtr stats() const override { return stats_; }
+
  protected:
   std::optional<Item> next_item() override {
-    if (is_at_end_ || flow().skip(rank_) < rank_) return end();
+    if (is_at_end_) return std::nullopt;
+    const int64_t before = flow().skip(rank_);
+    if (before < rank_) return end(before);
     std::optional<Item> item = read();
-    if (!item) return end();
-    // Of a round that is not complete, no part takes anything.
+    if (!item) return end(before);
     const int64_t others = size_ - 1 - rank_;
-    const bool is_complete = flow().skip(others) == others;
-    if (!is_complete) is_at_end_ = true;
-    return is_complete || !equal_ ? std::move(item) : std::nullopt;
+    const int64_t behind = flow().skip(others);
+    if (behind < others) end(before + 1 + behind);
+    return is_at_end_ && equal_ ? std::nullopt : std::move(item);
   }
 
  private:
-  std::nullopt_t end() {
+  // The last round has so many datapoints, fewer than there are parts: of equal parts, none takes
+  // any of them. All parts count them all, so that each knows by itself that some are left out.
+  std::nullopt_t end(int64_t round) {
     is_at_end_ = true;
+    if (equal_) stats_->left_out += round;
     return std::nullopt;
   }
 
@@ -56,6 +71,7 @@ class Shard final : public detail::RowStage, public detail::DescribedStage {
   int64_t size_;
   bool equal_;
   bool is_at_end_ = false;
+  detail::StatsPtr stats_ = std::make_shared<StageStats>("Shard", 0, 0);
 };
 
 }  // namespace

@@ -37,7 +37,8 @@ class StageStats {
   std::atomic<int64_t> downstream_wait_ns = 0;  ///< its threads had no room for what they made
   std::atomic<int64_t> depth_sum = 0;           ///< of the queue, whenever it was looked at
   std::atomic<int64_t> depth_count = 0;
-  std::atomic<int64_t> left_out = 0;  ///< datapoints at the end of passes that made no whole batch
+  /// Datapoints at the end of passes that made no whole batch, or no whole round of shard().
+  std::atomic<int64_t> left_out = 0;
 
   std::vector<std::shared_ptr<const StageStats>> inputs;  ///< where its datapoints come from
 

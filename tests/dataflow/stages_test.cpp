@@ -7,6 +7,7 @@
 #include "tensorpack/dataflow/repeat.h"
 #include "tensorpack/dataflow/shard.h"
 #include "tensorpack/dataflow/shuffle.h"
+#include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/dataflow/take.h"
 #include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
@@ -149,6 +150,27 @@ TEST(ShardTest, UnequalPartsHaveEverythingOnce) {
     }
     EXPECT_THAT(seen, SizeIs(size));
     EXPECT_THAT(std::set<int64_t>(seen.begin(), seen.end()), SizeIs(size));
+  }
+}
+
+// Of a round that is not complete every part knows, whether it reads or skips to the end.
+TEST(ShardTest, EqualPartsCountWhatTheyLeaveOut) {
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto flow = numbers(11) | shard({.rank = rank, .size = 3});
+    const auto left_out = [&flow] { return datapoints_left_out(*detail::stats_of(*flow)); };
+    EXPECT_EQ(values(*flow).size(), 3);
+    EXPECT_EQ(left_out(), 2) << "rank " << rank;
+    EXPECT_FALSE(flow->next());
+    EXPECT_EQ(left_out(), 2) << "once in a pass";
+    flow->start(1);
+    EXPECT_EQ(flow->skip(100), 3);
+    EXPECT_EQ(left_out(), 4);
+    const auto all = numbers(11) | shard({.rank = rank, .size = 3, .equal = false});
+    values(*all);
+    EXPECT_EQ(datapoints_left_out(*detail::stats_of(*all)), 0);
+    const auto whole = numbers(9) | shard({.rank = rank, .size = 3});
+    values(*whole);
+    EXPECT_EQ(datapoints_left_out(*detail::stats_of(*whole)), 0);
   }
 }
 
