@@ -59,6 +59,7 @@ class Batch final : public DataFlow, public detail::ThreadedStage, public detail
   }
 
   std::optional<int64_t> size() const override { return count_.batches_of(flow_->size()); }
+  bool is_endless() const override { return flow_->is_endless(); }
 
   detail::StatsPtr stats() const override { return stats_; }
   std::optional<std::string> data_options() const override { return in_words(size_, options_); }
@@ -149,6 +150,7 @@ class BatchByKey final : public DataFlow, public detail::DescribedStage {
   }
 
   std::optional<std::string> data_options() const override { return in_words(size_, options_); }
+  bool is_endless() const override { return flow_->is_endless(); }
 
  private:
   using Waiting = std::map<Key, std::vector<DataPoint>>;

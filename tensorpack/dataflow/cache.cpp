@@ -55,6 +55,8 @@ class Cache final : public DataFlow {
     return is_complete_ ? std::ssize(points_) : flow_->size();
   }
 
+  bool is_endless() const override { return flow_->is_endless(); }
+
  private:
   // The flow has stood in pass 0 ever since it was made.
   void read_rest() {
@@ -96,6 +98,7 @@ class CacheToDisk final : public DataFlow {
   int64_t skip(int64_t count) override { return file().skip(count); }
 
   std::optional<int64_t> size() const override { return file_ ? file_->size() : flow_->size(); }
+  bool is_endless() const override { return !file_ && flow_->is_endless(); }
 
  private:
   TFRecordData& file() {

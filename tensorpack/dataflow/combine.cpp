@@ -43,6 +43,7 @@ class Concat final : public DataFlow {
   }
 
   std::optional<int64_t> size() const override { return detail::total_size(flows_); }
+  bool is_endless() const override { return detail::any_endless(flows_); }
 
  private:
   Flows flows_;
@@ -109,6 +110,9 @@ class Join final : public DataFlow {
     return shortest;
   }
 
+  // Ends with the first that ends, or fails there.
+  bool is_endless() const override { return detail::all_endless(flows_); }
+
  private:
   Flows flows_;
   JoinOptions options_;
@@ -132,6 +136,8 @@ class RandomChoose final : public DataFlow {
     is_at_end_ = !point;
     return point;
   }
+
+  bool is_endless() const override { return detail::all_endless(flows_); }
 
  private:
   size_t choose() {

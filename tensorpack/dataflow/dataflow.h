@@ -86,6 +86,10 @@ class DataFlow {
 
   /// The exact number of datapoints in a pass; nullopt when it is endless or not known.
   virtual std::optional<int64_t> size() const { return std::nullopt; }
+
+  /// Whether it is known that a pass never ends. Stages hand this on, so that what would wait for
+  /// the end of a pass can refuse the flow.
+  virtual bool is_endless() const { return false; }
 };
 
 using DataFlowPtr = std::unique_ptr<DataFlow>;

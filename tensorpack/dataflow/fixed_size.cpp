@@ -34,6 +34,7 @@ class FixedSize final : public detail::RowStage, public detail::DescribedStage {
   }
 
   std::optional<int64_t> size() const override { return size_; }
+  bool is_endless() const override { return false; }
 
   std::optional<std::string> data_options() const override { return std::to_string(size_); }
 

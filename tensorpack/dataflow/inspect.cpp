@@ -33,6 +33,7 @@ class Print final : public DataFlow {
 
   int64_t skip(int64_t count) override { return flow_->skip(count); }
   std::optional<int64_t> size() const override { return flow_->size(); }
+  bool is_endless() const override { return flow_->is_endless(); }
 
  private:
   DataFlowPtr flow_;

@@ -38,6 +38,8 @@ class Interleave final : public DataFlow {
     return std::nullopt;
   }
 
+  bool is_endless() const override { return flow_->is_endless(); }
+
  private:
   void open_first() {
     has_started_ = true;
@@ -101,6 +103,7 @@ class Copies final : public DataFlow {
   }
 
   std::optional<int64_t> size() const override { return detail::total_size(flows_); }
+  bool is_endless() const override { return detail::any_endless(flows_); }
 
  private:
   std::vector<DataFlowPtr> flows_;

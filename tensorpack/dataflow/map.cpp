@@ -40,6 +40,8 @@ class Map : public DataFlow {
     return run_.keeps_all() ? flow_->size() : std::nullopt;
   }
 
+  bool is_endless() const override { return flow_->is_endless(); }
+
  private:
   std::optional<DataPoint> run(DataPoint point) {
     const int64_t number = number_++;

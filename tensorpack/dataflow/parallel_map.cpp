@@ -166,6 +166,7 @@ class MapAndBatch final : public DataFlow,
   }
 
   std::optional<int64_t> size() const override { return count_.batches_of(rows_.size()); }
+  bool is_endless() const override { return rows_.is_endless(); }
 
   detail::StatsPtr stats() const override { return rows_.stats(); }
   std::optional<std::string> data_options() const override {

@@ -38,6 +38,8 @@ class Repeat final : public detail::RowStage {
     return *size * times_;
   }
 
+  bool is_endless() const override { return forever() || flow().is_endless(); }
+
  protected:
   std::optional<Item> next_item() override {
     auto item = read();

@@ -69,6 +69,7 @@ class Metered final : public DataFlow, public detail::RowSource {
 
   int64_t skip(int64_t count) override { return flow_->skip(count); }
   std::optional<int64_t> size() const override { return flow_->size(); }
+  bool is_endless() const override { return flow_->is_endless(); }
 
   const detail::StatsPtr& stats() const { return stats_; }
 

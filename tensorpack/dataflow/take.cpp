@@ -33,6 +33,7 @@ class Take final : public detail::RowStage, public detail::DescribedStage {
   }
 
   std::optional<std::string> data_options() const override { return std::to_string(count_); }
+  bool is_endless() const override { return false; }
 
  protected:
   std::optional<Item> next_item() override {

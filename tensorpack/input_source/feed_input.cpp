@@ -55,6 +55,13 @@ FeedInput::FeedInput(FeedInput&&) noexcept = default;
 FeedInput& FeedInput::operator=(FeedInput&&) noexcept = default;
 FeedInput::~FeedInput() = default;
 
+bool FeedInput::end_with_pass() {
+  fetcher_.reset();  // its thread uses the stream
+  stream_->end_with_pass();
+  return true;
+}
+
+bool FeedInput::is_endless() const { return stream_->is_endless(); }
 std::string FeedInput::name() const { return stream_->name(); }
 std::shared_ptr<const StageStats> FeedInput::stats() const { return stream_->stats(); }
 

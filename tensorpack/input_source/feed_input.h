@@ -35,6 +35,8 @@ class FeedInput final : public InputSource {
   std::optional<DataPoint> next() override;
   int64_t position() const override { return position_; }
   std::optional<int64_t> size() const override { return size_; }
+  bool end_with_pass() override;
+  bool is_endless() const override;
   std::string name() const override;
   std::shared_ptr<const StageStats> stats() const override;
   void stop() override;

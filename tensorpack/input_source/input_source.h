@@ -33,6 +33,14 @@ class InputSource {
   /// Batches per pass over the data; nullopt when it is endless or not known.
   virtual std::optional<int64_t> size() const { return std::nullopt; }
 
+  /// Has every pass end from now on: next() gives nullopt behind its last batch, until
+  /// reset_state(). False, and nothing changes, for a source that does not know passes or goes on
+  /// to the next one by itself. Called before the first next(), or followed by a reset_state().
+  virtual bool end_with_pass() { return false; }
+
+  /// Whether it is known that next() never gives nullopt, but for stop().
+  virtual bool is_endless() const { return false; }
+
   /// The source whose batches this one hands on, or this one itself.
   virtual const InputSource& origin() const { return *this; }
 

@@ -16,6 +16,8 @@ class ProxyInputSource : public InputSource {
   std::optional<DataPoint> next() override { return source_->next(); }
   int64_t position() const override { return source_->position(); }
   std::optional<int64_t> size() const override { return source_->size(); }
+  bool end_with_pass() override { return source_->end_with_pass(); }
+  bool is_endless() const override { return source_->is_endless(); }
   const InputSource& origin() const override { return source_->origin(); }
   std::string name() const override { return source_->name(); }
   std::shared_ptr<const StageStats> stats() const override { return source_->stats(); }

@@ -53,6 +53,14 @@ class QueueInput::Impl {
   int64_t position() const { return position_; }
   std::shared_ptr<const StageStats> stats() const { return stats_; }
   std::optional<int64_t> size() const { return size_; }
+
+  bool end_with_pass() {
+    producer_.reset();  // its thread uses the stream
+    stream_->end_with_pass();
+    return true;
+  }
+
+  bool is_endless() const { return stream_->is_endless(); }
   std::string name() const { return stream_->name(); }
   int64_t queue_size() const { return producer_ ? static_cast<int64_t>(producer_->size()) : 0; }
 
@@ -79,6 +87,8 @@ void QueueInput::reset_state(int64_t position) { impl_->start(position); }
 std::optional<DataPoint> QueueInput::next() { return impl_->next(); }
 int64_t QueueInput::position() const { return impl_->position(); }
 std::optional<int64_t> QueueInput::size() const { return impl_->size(); }
+bool QueueInput::end_with_pass() { return impl_->end_with_pass(); }
+bool QueueInput::is_endless() const { return impl_->is_endless(); }
 std::string QueueInput::name() const { return impl_->name(); }
 std::shared_ptr<const StageStats> QueueInput::stats() const { return impl_->stats(); }
 void QueueInput::stop() { impl_->stop(); }

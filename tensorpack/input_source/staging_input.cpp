@@ -131,6 +131,14 @@ class StagingInput::Impl {
 
   int64_t position() const { return position_; }
   std::optional<int64_t> size() const { return size_; }
+
+  bool end_with_pass() {
+    stop();  // its thread uses the source
+    stopped_ = false;
+    return !is_source_lost_ && source_->end_with_pass();
+  }
+
+  bool is_endless() const { return source_->is_endless(); }
   std::shared_ptr<const StageStats> stats() const { return stats_; }
   const InputSource& origin() const { return source_->origin(); }
 
@@ -183,6 +191,8 @@ void StagingInput::reset_state(int64_t position) { impl_->start(position); }
 std::optional<DataPoint> StagingInput::next() { return impl_->next(); }
 int64_t StagingInput::position() const { return impl_->position(); }
 std::optional<int64_t> StagingInput::size() const { return impl_->size(); }
+bool StagingInput::end_with_pass() { return impl_->end_with_pass(); }
+bool StagingInput::is_endless() const { return impl_->is_endless(); }
 std::shared_ptr<const StageStats> StagingInput::stats() const { return impl_->stats(); }
 void StagingInput::stop() { impl_->stop(); }
 const InputSource& StagingInput::origin() const { return impl_->origin(); }

@@ -38,6 +38,8 @@ class StagingInput final : public InputSource {
   std::optional<DataPoint> next() override;
   int64_t position() const override;
   std::optional<int64_t> size() const override;
+  bool end_with_pass() override;
+  bool is_endless() const override;
 
   std::shared_ptr<const StageStats> stats() const override;
 

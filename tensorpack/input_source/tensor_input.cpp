@@ -17,13 +17,20 @@ TensorInput::TensorInput(std::function<DataPoint(int64_t)> function, std::option
 void TensorInput::reset_state(int64_t position) {
   TP_CHECK(position >= 0, "TensorInput", "the position must not be negative, got {}.", position);
   position_ = position;
+  is_at_end_ = false;
   stopped_ = false;
 }
 
+bool TensorInput::end_with_pass() {
+  ends_with_pass_ = size_.has_value();
+  return ends_with_pass_;
+}
+
 std::optional<DataPoint> TensorInput::next() {
-  if (stopped_) return std::nullopt;
+  if (stopped_ || is_at_end_) return std::nullopt;
   DataPoint batch = function_(position_);
   ++position_;
+  is_at_end_ = ends_with_pass_ && position_ % *size_ == 0;
   return batch;
 }
 

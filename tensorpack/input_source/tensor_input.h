@@ -27,12 +27,16 @@ class TensorInput final : public InputSource {
   std::optional<DataPoint> next() override;
   int64_t position() const override { return position_; }
   std::optional<int64_t> size() const override { return size_; }
+  bool end_with_pass() override;
+  bool is_endless() const override { return !ends_with_pass_; }
   void stop() override { stopped_ = true; }
 
  private:
   std::function<DataPoint(int64_t)> function_;
   std::optional<int64_t> size_;
   int64_t position_ = 0;
+  bool ends_with_pass_ = false;
+  bool is_at_end_ = false;  // of the pass
   bool stopped_ = false;
 };
 

@@ -18,6 +18,7 @@ class ZMQInput final : public InputSource {
   void reset_state(int64_t position = 0) override;
   std::optional<DataPoint> next() override;
   int64_t position() const override { return position_; }
+  bool is_endless() const override { return true; }
   void stop() override { stopped_ = true; }
 
  private:

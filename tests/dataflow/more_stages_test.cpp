@@ -13,6 +13,7 @@
 #include "tensorpack/dataflow/parallel_map.h"
 #include "tensorpack/dataflow/prefetch.h"
 #include "tensorpack/dataflow/repeat.h"
+#include "tensorpack/dataflow/shard.h"
 #include "tensorpack/dataflow/shuffle.h"
 #include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/dataflow/take.h"
@@ -30,6 +31,45 @@ FromList lengths(std::vector<int64_t> sizes) {
   std::vector<DataPoint> points;
   for (const int64_t size : sizes) points.push_back({torch::arange(size)});
   return FromList(std::move(points));
+}
+
+// What would wait for the end of a pass asks before it.
+TEST(IsEndlessTest, StagesKnowWhetherAPassNeverEnds) {
+  const auto keep = [](DataPoint point) { return point; };
+  const auto all = [](const DataPoint&) { return true; };
+  const auto parity = [](const DataPoint& p) { return p[0].item<int64_t>() % 2; };
+  const std::vector<std::pair<const char*, Stage>> stages = {
+      {"batch", batch(2)},
+      {"batch_by_key", batch_by_key(2, parity)},
+      {"cache", cache()},
+      {"filter", filter(all)},
+      {"locally_shuffle", locally_shuffle(3)},
+      {"map", map(keep)},
+      {"map_and_batch", map_and_batch(keep, 2)},
+      {"parallel_map", parallel_map(keep)},
+      {"prefetch", prefetch(2)},
+      {"print", print()},
+      {"repeat", repeat(2)},
+      {"repeat_each", repeat_each(2)},
+      {"shard", shard({.rank = 0, .size = 2})},
+      {"shuffle", shuffle(3)},
+  };
+  for (const auto& [name, stage] : stages) {
+    EXPECT_FALSE((numbers(4) | stage)->is_endless()) << name;
+    EXPECT_TRUE((numbers(4) | repeat() | stage)->is_endless()) << name;
+    EXPECT_FALSE((numbers(4) | repeat() | take(3) | stage)->is_endless()) << name;
+  }
+  EXPECT_FALSE((numbers(4) | fixed_size(10))->is_endless());
+}
+
+TEST(IsEndlessTest, CombinationsEndWithTheirFlows) {
+  const auto endless = [] { return numbers(4) | repeat(); };
+  EXPECT_TRUE(concat({numbers(4), endless()})->is_endless());
+  EXPECT_FALSE(concat({numbers(4), numbers(4)})->is_endless());
+  EXPECT_TRUE(join({endless(), endless()})->is_endless());
+  EXPECT_FALSE(join({numbers(4), endless()}, {.shortest = true})->is_endless());
+  EXPECT_TRUE(random_choose({endless(), endless()})->is_endless());
+  EXPECT_FALSE(random_choose({numbers(4), endless()})->is_endless());
 }
 
 TEST(BatchTest, PaddingFillsUpToTheLargest) {

@@ -10,6 +10,7 @@ FlowStream::FlowStream(DataFlowPtr flow, const char* where, bool infinite)
     : flow_(std::move(flow)), where_(where), infinite_(infinite) {
   TP_CHECK(flow_, where_, "the dataflow is null. Pass a flow.");
   stats_ = meter(flow_);
+  flow_is_endless_ = flow_->is_endless();
 }
 
 void FlowStream::seek(int64_t position) {

@@ -26,6 +26,10 @@ class FlowStream {
   std::optional<DataPoint> next();
 
   std::optional<int64_t> size() const { return flow_->size(); }
+  /// Whether it is known that next() never gives the end.
+  bool is_endless() const { return infinite_ || flow_is_endless_; }
+  /// From now on the stream ends with the pass that it was positioned in.
+  void end_with_pass() { infinite_ = false; }
 
   /// The source and the last stage of the flow: "QueueInput(Batch)".
   std::string name() const;
@@ -41,6 +45,7 @@ class FlowStream {
   std::shared_ptr<StageStats> stats_;
   const char* where_;
   bool infinite_;
+  bool flow_is_endless_;
   int64_t pass_ = 0;
   std::optional<DataPoint> peeked_;
 };

@@ -13,6 +13,7 @@ class RowStage : public DataFlow, public RowSource {
 
   std::optional<DataPoint> next() final;
   int64_t skip(int64_t count) override;
+  bool is_endless() const override { return flow_->is_endless(); }
 
   bool has_rows() const final { return rows_ != nullptr; }
   std::optional<int64_t> next_row() final;

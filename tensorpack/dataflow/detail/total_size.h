@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "tensorpack/dataflow/dataflow.h"
@@ -16,6 +17,14 @@ inline std::optional<int64_t> total_size(const std::vector<DataFlowPtr>& flows) 
     total += *size;
   }
   return total;
+}
+
+inline bool any_endless(const std::vector<DataFlowPtr>& flows) {
+  return std::ranges::any_of(flows, [](const DataFlowPtr& flow) { return flow->is_endless(); });
+}
+
+inline bool all_endless(const std::vector<DataFlowPtr>& flows) {
+  return std::ranges::all_of(flows, [](const DataFlowPtr& flow) { return flow->is_endless(); });
 }
 
 }  // namespace tensorpack::detail

@@ -261,7 +261,8 @@ WorkAheadFlow::WorkAheadFlow(DataFlowPtr flow, MakeWork make_work, bool keeps_al
       keeps_all_(keeps_all),
       options_(std::move(options)),
       stats_(std::move(stats)),
-      size_(keeps_all ? flow_->size() : std::nullopt) {
+      size_(keeps_all ? flow_->size() : std::nullopt),
+      is_endless_(flow_->is_endless()) {
   TP_CHECK(options_.threads > 0, options_.name, "the number of threads must be positive, got {}.",
            options_.threads);
   TP_CHECK(options_.capacity > 0, options_.name,

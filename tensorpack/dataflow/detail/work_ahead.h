@@ -67,6 +67,7 @@ class WorkAheadFlow final : public DataFlow, public ThreadedStage, public Descri
   std::optional<DataPoint> next() override;
   int64_t skip(int64_t count) override;
   std::optional<int64_t> size() const override { return size_; }
+  bool is_endless() const override { return is_endless_; }
   StatsPtr stats() const override { return stats_; }
   std::optional<std::string> data_options() const override {
     return make_work_ ? std::optional("") : std::nullopt;
@@ -78,7 +79,9 @@ class WorkAheadFlow final : public DataFlow, public ThreadedStage, public Descri
   bool keeps_all_;
   WorkAheadOptions options_;
   StatsPtr stats_;
-  std::optional<int64_t> size_;  // asked once: later the flow belongs to the threads
+  // Asked once: later the flow belongs to the threads.
+  std::optional<int64_t> size_;
+  bool is_endless_;
   int64_t pass_ = 0;
   int64_t skipped_ = 0;
   bool is_at_end_ = false;

@@ -116,6 +116,7 @@ class JoinedBatch final : public DataFlow,
   }
 
   std::optional<int64_t> size() const override { return count_.batches_of(flow_->size()); }
+  bool is_endless() const override { return flow_->is_endless(); }
 
   detail::StatsPtr stats() const override { return stats_; }
   std::optional<std::string> data_options() const override {

@@ -73,6 +73,7 @@ class RemoteDataZMQ final : public DataFlow {
   ~RemoteDataZMQ() override;
 
   std::optional<DataPoint> next() override;
+  bool is_endless() const override { return true; }
 
  private:
   struct Impl;
