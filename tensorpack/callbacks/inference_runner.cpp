@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/callbacks/inference_runner.h"
 
+#include <fmt/ranges.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 
 #include <algorithm>
+#include <set>
 
 #include "tensorpack/callbacks/fetch_spec.h"
 #include "tensorpack/dataflow/stage_stats.h"
@@ -31,8 +33,54 @@ std::string free_name(const Graph& graph, const std::string& wanted) {
 
 // More than validation usually takes: perhaps the data has no end.
 constexpr int64_t kManyDatapoints = 10'000;
+constexpr int64_t kTooManyDatapoints = 1'000'000;
+
+// How many samples a datapoint has: see InferenceRunnerOptions::count_samples. nullopt where the
+// inputs differ.
+std::optional<int64_t> samples_of_inputs(const std::vector<TensorSpec>& inputs,
+                                         const DataPoint& datapoint) {
+  std::set<int64_t> sizes;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const bool is_open = !inputs[i].shape.empty() && inputs[i].shape[0] < 0;
+    if (!is_open || !datapoint[i].defined() || datapoint[i].dim() == 0) continue;
+    sizes.insert(datapoint[i].size(0));
+  }
+  if (sizes.size() > 1) return std::nullopt;
+  if (!sizes.empty()) return *sizes.begin();
+  const bool has_first = !datapoint.empty() && datapoint[0].defined() && datapoint[0].dim() > 0;
+  return has_first ? datapoint[0].size(0) : 1;
+}
+
+void warn_if_empty(int64_t datapoints, const std::string& tower) {
+  if (datapoints == 0) log::warning("[InferenceRunner] the data of '{}' is empty.", tower);
+}
+
+// In all processes alike: each counts what shard() keeps from all.
+void check_nothing_left_out(int64_t by_shard, const std::string& tower) {
+  TP_CHECK(by_shard == 0, "InferenceRunner",
+           ".on_all_processes is set, and shard() left {} of the data of '{}' out, so that all "
+           "parts are equally long: it would not be counted. Write shard({{.equal = false}}).",
+           counted(by_shard, "datapoint"), tower);
+}
+
+// "image [480, 640, 3], boxes [12, 4]".
+std::string describe_sizes(const std::vector<TensorSpec>& inputs, const DataPoint& datapoint) {
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!datapoint[i].defined()) continue;
+    texts.push_back(fmt::format("{} [{}]", inputs[i].name, fmt::join(datapoint[i].sizes(), ", ")));
+  }
+  return join(texts);
+}
 
 }  // namespace
+
+void InferenceInput::check_ends() const {
+  TP_CHECK(!source_->is_endless() || source_->size(), "InferenceRunner",
+           "the data, {}, never ends, and a pass over it would not. Leave repeat() out, or end the "
+           "pass with take(n); give a TensorInput its size.",
+           source_->name());
+}
 
 void InferenceInput::start() {
   source_->reset_state(0);
@@ -40,20 +88,42 @@ void InferenceInput::start() {
 }
 
 std::optional<DataPoint> InferenceInput::next() {
-  if (may_repeat_ && source_->size() == count_) return std::nullopt;
-  if (++count_ == kManyDatapoints && !source_->size()) {
+  if (!ends_with_pass_ && source_->size() == count_) return std::nullopt;
+  std::optional<DataPoint> datapoint = source_->next();
+  if (!datapoint) return std::nullopt;
+  ++count_;
+  if (!source_->size()) check_that_it_ends();
+  return datapoint;
+}
+
+void InferenceInput::check_that_it_ends() const {
+  if (count_ == kManyDatapoints) {
     log::warning_once(
         "[InferenceRunner] its data has given {} datapoints and has not ended. If it never does, "
-        "put "
-        "take(n) behind it, or leave repeat() out.",
+        "end the pass with take(n), or leave repeat() out.",
         kManyDatapoints);
   }
-  return source_->next();
+  TP_CHECK(count_ <= kTooManyDatapoints, "InferenceRunner",
+           "the data, {}, has given {} datapoints and has not ended. End the pass with take(n); if "
+           "it is that long, say how long with fixed_size(n).",
+           source_->name(), kTooManyDatapoints);
 }
 
 int64_t InferenceInput::left_out() const {
   const auto stats = source_->stats();
-  return stats ? datapoints_left_out(*stats) : 0;
+  return stats ? datapoints_left_out(*stats) - left_out_by_shard().so_far : 0;
+}
+
+InferenceInput::ByShard InferenceInput::left_out_by_shard() const {
+  ByShard sum;
+  const auto stats = source_->stats();
+  if (!stats) return sum;
+  for (const StageStats* shard : stages_named(*stats, "Shard")) {
+    sum.is_there = true;
+    sum.so_far += shard->left_out;
+    sum.every_pass += shard->leaves_out;
+  }
+  return sum;
 }
 
 InferenceRunner::InferenceRunner(InferenceInput input, OwnedList<Inferencer> inferencers,
@@ -61,6 +131,7 @@ InferenceRunner::InferenceRunner(InferenceInput input, OwnedList<Inferencer> inf
     : input_(std::move(input)), inferencers_(std::move(inferencers)), options_(std::move(options)) {
   TP_CHECK(!inferencers_.empty(), "InferenceRunner",
            "there is no inferencer. Pass at least one, such as ScalarStats({{\"cost\"}}).");
+  input_.check_ends();
   set_chief_only(!options_.on_all_processes);
 }
 
@@ -119,6 +190,7 @@ ReportedScalars InferenceRunner::reports() const {
 }
 
 void InferenceRunner::before_train() {
+  check_shares();
   if (towers_.size() > 1) {
     team_ = std::make_unique<WorkerTeam>("inference", towers_.size());
     sessions_.clear();
@@ -139,6 +211,20 @@ void InferenceRunner::before_train() {
   input_.stop();
 }
 
+// Of several processes: whether what this one sees is what it is to see.
+void InferenceRunner::check_shares() const {
+  if (trainer().processes() == nullptr) return;
+  const InferenceInput::ByShard left_out = input_.left_out_by_shard();
+  if (options_.on_all_processes) {
+    check_nothing_left_out(left_out.every_pass, towers_[0].name());
+  } else if (left_out.is_there) {
+    log::warning(
+        "[InferenceRunner] the chief alone validates, and shard() gives it a part of the data of "
+        "'{}'. Leave shard() out, or set .on_all_processes and write shard({{.equal = false}}).",
+        towers_[0].name());
+  }
+}
+
 // What belongs to the trainer must not outlive it.
 void InferenceRunner::after_train() {
   input_.stop();
@@ -151,7 +237,7 @@ void InferenceRunner::trigger() {
   if (options_.on_all_processes && trainer().processes() != nullptr) {
     run_pass_on_all(*trainer().processes());
   } else {
-    run_pass([&](const std::vector<at::Tensor>& values) { hand_out(values); });
+    warn_if_empty(run_pass([&](const Fetched& fetched) { hand_out(fetched); }), towers_[0].name());
   }
   for (Inferencer& inferencer : inferencers_) {
     for (const auto& [name, value] : inferencer.after_inference()) {
@@ -160,8 +246,8 @@ void InferenceRunner::trigger() {
   }
 }
 
-// Hands what was fetched for every datapoint to `take`.
-void InferenceRunner::run_pass(const Take& take) {
+// Hands what was fetched for every datapoint to `take`, and returns how many there were.
+int64_t InferenceRunner::run_pass(const Take& take) {
   const int64_t left_out_before = input_.left_out();
   input_.start();
   ProgressMeter meter({.total = input_.size().value_or(0), .description = towers_[0].name()});
@@ -177,46 +263,52 @@ void InferenceRunner::run_pass(const Take& take) {
   }
   meter.close();
   input_.stop();
-  if (meter.done() == 0) {
-    log::warning("[InferenceRunner] the data of '{}' is empty.", towers_[0].name());
-  }
   if (const int64_t left_out = input_.left_out() - left_out_before; left_out > 0) {
     log::warning_once(
         "[InferenceRunner] the data of '{}' ended with {} that made no whole batch: left out. Keep "
         "everything with {{.remainder = true}}.",
         towers_[0].name(), counted(left_out, "datapoint"));
   }
+  return meter.done();
 }
 
 void InferenceRunner::run_on_one(ProgressMeter& meter, const Take& take) {
   // Read one run late, so that a device has the next one to do meanwhile.
-  std::optional<FetchedValues> unread;
+  struct Unread {
+    FetchedValues values;
+    int64_t samples;
+  };
+  std::optional<Unread> unread;
+  const auto read = [&] {
+    if (unread) take({unread->values.get(), unread->samples});
+  };
   while (const std::optional<DataPoint> datapoint = input_.next()) {
     FetchedValues values = trainer().sess().run(towers_[0].op(), fetches_, feeds(*datapoint));
-    if (unread) take(unread->get());
-    unread = std::move(values);
+    read();
+    unread = Unread{std::move(values), samples_of(*datapoint)};
     meter.advance();
   }
-  if (unread) take(unread->get());
+  read();
 }
 
 // A datapoint for each tower at a time, and at the end of the data as many as are left.
 void InferenceRunner::run_on_several(ProgressMeter& meter, const Take& take) {
   while (true) {
     std::vector<Feeds> round;
+    std::vector<Fetched> results;
     while (round.size() < towers_.size()) {
       const std::optional<DataPoint> datapoint = input_.next();
       if (!datapoint) break;
       round.push_back(feeds(*datapoint));
+      results.push_back({{}, samples_of(*datapoint)});
     }
     if (round.empty()) return;
-    std::vector<std::vector<at::Tensor>> values(round.size());
     const auto failure = team_->run([&](size_t i) {
       if (i < round.size())
-        values[i] = sessions_[i]->run(towers_[i].op(), fetches_, round[i]).get();
+        results[i].values = sessions_[i]->run(towers_[i].op(), fetches_, round[i]).get();
     });
     if (failure) std::rethrow_exception(failure->exception);
-    for (std::vector<at::Tensor>& fetched : values) {
+    for (Fetched& fetched : results) {
       take(std::move(fetched));
       meter.advance();
     }
@@ -224,21 +316,53 @@ void InferenceRunner::run_on_several(ProgressMeter& meter, const Take& take) {
 }
 
 void InferenceRunner::run_pass_on_all(ProcessGroup& processes) {
-  c10::List<std::vector<at::Tensor>> own;
-  run_pass([&](std::vector<at::Tensor> values) { own.push_back(std::move(values)); });
-  const std::vector<char> bytes = torch::jit::pickle_save(own);
+  const int64_t left_out_before = input_.left_out_by_shard().so_far;
+  c10::List<std::vector<at::Tensor>> values;
+  c10::List<int64_t> samples;
+  run_pass([&](Fetched fetched) {
+    values.push_back(std::move(fetched.values));
+    samples.push_back(fetched.samples);
+  });
+  check_nothing_left_out(input_.left_out_by_shard().so_far - left_out_before, towers_[0].name());
+  const std::vector<char> bytes =
+      torch::jit::pickle_save(c10::ivalue::Tuple::create(values, samples));
+  int64_t datapoints = 0;  // a process may have none
   for (const std::string& text : processes.gather(std::string(bytes.begin(), bytes.end()))) {
     const c10::IValue all = torch::jit::pickle_load(std::vector<char>(text.begin(), text.end()));
-    for (const c10::IValue& values : all.toListRef()) hand_out(values.toTensorVector());
+    const auto& parts = all.toTupleRef().elements();
+    const std::vector<int64_t> counts = parts[1].toIntVector();
+    for (size_t i = 0; i < counts.size(); ++i) {
+      hand_out({parts[0].toListRef()[i].toTensorVector(), counts[i]});
+    }
+    datapoints += std::ssize(counts);
+  }
+  warn_if_empty(datapoints, towers_[0].name());
+}
+
+void InferenceRunner::hand_out(const Fetched& fetched) {
+  for (size_t i = 0; i < inferencers_.size(); ++i) {
+    std::vector<at::Tensor> own;
+    for (size_t index : indices_[i]) own.push_back(fetched.values[index]);
+    inferencers_[i].take(own, fetched.samples);
   }
 }
 
-void InferenceRunner::hand_out(const std::vector<at::Tensor>& values) {
-  for (size_t i = 0; i < inferencers_.size(); ++i) {
-    std::vector<at::Tensor> own;
-    for (size_t index : indices_[i]) own.push_back(values[index]);
-    inferencers_[i].on_fetches(own);
+int64_t InferenceRunner::samples_of(const DataPoint& datapoint) const {
+  if (options_.count_samples) {
+    const int64_t samples = options_.count_samples(datapoint);
+    TP_CHECK(samples >= 0, "InferenceRunner",
+             ".count_samples says that a datapoint has {} samples. Return 0 or more.", samples);
+    return samples;
   }
+  const std::vector<TensorSpec>& inputs = towers_[0].op().inputs();
+  const std::optional<int64_t> samples = samples_of_inputs(inputs, datapoint);
+  if (!samples) {
+    log::warning_once(
+        "[InferenceRunner] the inputs of '{}' differ in their first dimension, {}: each datapoint "
+        "counts as one sample. Say how many there are by .count_samples.",
+        towers_[0].name(), describe_sizes(inputs, datapoint));
+  }
+  return samples.value_or(1);
 }
 
 Feeds InferenceRunner::feeds(const DataPoint& datapoint) const {

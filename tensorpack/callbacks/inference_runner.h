@@ -37,6 +37,8 @@ class InferenceInput {
 
   /// Has the data copied ahead to a device that is not the CPU.
   void stage(c10::Device device) { source_ = staged(std::move(source_), {device}); }
+  /// Throws Error if it is known that a pass would never end.
+  void check_ends() const;
   /// Starts a pass from the beginning of the data.
   void start();
   /// The next datapoint; nullopt at the end of the pass.
@@ -45,12 +47,24 @@ class InferenceInput {
   void stop() { source_->stop(); }
   /// Datapoints left out at the end of passes so far, because they made no whole batch.
   int64_t left_out() const;
+  /// How many shard() leaves out.
+  struct ByShard {
+    bool is_there = false;   ///< whether there is a shard() at all
+    int64_t so_far = 0;      ///< in the passes so far
+    int64_t every_pass = 0;  ///< 0, too, where it is not known before the pass
+  };
+  ByShard left_out_by_shard() const;
 
  private:
+  void check_that_it_ends() const;
+
   std::unique_ptr<InputSource> source_;
-  bool may_repeat_ = false;  // an input source goes on with the next pass; a flow ends by itself
+  bool ends_with_pass_ = false;  // by itself; otherwise after size() datapoints, if that is known
   int64_t count_ = 0;
 };
+
+/// How many samples a datapoint has.
+using CountSamples = std::function<int64_t(const DataPoint&)>;
 
 struct InferenceRunnerOptions {
   /// A number is appended when another tower has the name.
@@ -64,18 +78,27 @@ struct InferenceRunnerOptions {
   Devices devices = {};
   /// Every process that trains runs the model on data of its own, which shard({.equal = false})
   /// divides, and all hand each other what they computed: inferencers see it all, in the order of
-  /// the processes, and report the same everywhere. Otherwise the chief does all.
+  /// the processes, and report the same everywhere. A shard() of equal parts that leaves something
+  /// out is an Error. Otherwise the chief does all.
   bool on_all_processes = false;
+  /// Says how many samples a datapoint has, by which ScalarStats weighs it. By default it is the
+  /// first dimension of the inputs for which that is open (-1), or of the first input where it is
+  /// open for none. Where inputs differ in it, a datapoint counts as one sample, and the log says
+  /// so once.
+  CountSamples count_samples = {};
 };
 
 /// Runs the model in prediction mode over a data set, whenever triggered, and reports what the
 /// inferencers make of it.
 ///
-/// A pass begins with the first datapoint and ends with the data: of a flow, when it ends, whatever
-/// its size() says; of an input source, when it ends or after size() datapoints. What batch()
-/// leaves out at the end, for want of {.remainder = true}, the log tells once. A pass does not
-/// count as a step. On CUDA the data is copied ahead by a StagingInput. Throws Error before the
-/// first step when the trainer has no tower function, a fetch is unknown or the first datapoint
+/// A pass begins with the first datapoint and ends with the data, whatever its size() says: with
+/// the pass of a flow, also of one behind a QueueInput; a source without passes ends after size()
+/// datapoints. What batch() leaves out at the end, for want of {.remainder = true}, the log tells
+/// once. A pass does not count as a step. On CUDA the data is copied ahead by a StagingInput.
+///
+/// Throws Error when the data is known never to end, such as that of repeat(), and in a pass that
+/// does not end within a million datapoints, unless the data knows its size. Throws Error before
+/// the first step when the trainer has no tower function, a fetch is unknown or the first datapoint
 /// does not fit the tower's inputs.
 class InferenceRunner final : public Callback {
  public:
@@ -89,15 +112,22 @@ class InferenceRunner final : public Callback {
   void after_train() override;
 
  private:
-  using Take = std::function<void(std::vector<at::Tensor>)>;
+  // What was fetched for a datapoint, and how many samples it has.
+  struct Fetched {
+    std::vector<at::Tensor> values;
+    int64_t samples;
+  };
+  using Take = std::function<void(Fetched)>;
 
   void build_towers();
   void check_fetches();
-  void run_pass(const Take& take);
+  int64_t run_pass(const Take& take);
   void run_on_one(ProgressMeter& meter, const Take& take);
   void run_on_several(ProgressMeter& meter, const Take& take);
   void run_pass_on_all(ProcessGroup& processes);
-  void hand_out(const std::vector<at::Tensor>& values);
+  void check_shares() const;
+  void hand_out(const Fetched& fetched);
+  int64_t samples_of(const DataPoint& datapoint) const;
   Feeds feeds(const DataPoint& datapoint) const;
 
   InferenceInput input_;
@@ -135,9 +165,9 @@ requires(!std::same_as<std::remove_cvref_t<T>, InferenceInput>)
     static_assert(std::derived_from<Object, InputSource>,
                   "Pass a DataFlow or an InputSource, by value or by unique_ptr.");
     source_ = detail::make_owned<InputSource>(std::forward<T>(input));
-    may_repeat_ = true;
   }
   TP_CHECK(source_ != nullptr, "InferenceRunner", "the input is null. Pass a dataflow.");
+  ends_with_pass_ = source_->end_with_pass();
 }
 
 }  // namespace tensorpack

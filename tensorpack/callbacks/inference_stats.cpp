@@ -10,6 +10,20 @@
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
+namespace {
+
+double mean_over_samples(const std::map<int64_t, StatCounter>& by_samples) {
+  if (by_samples.size() == 1) return by_samples.begin()->second.average();
+  double sum = 0;
+  double count = 0;
+  for (const auto& [samples, values] : by_samples) {
+    sum += static_cast<double>(samples) * values.sum();
+    count += static_cast<double>(samples * values.count());
+  }
+  return sum / count;
+}
+
+}  // namespace
 
 std::string Inferencer::name() const { return class_name(typeid(*this)); }
 
@@ -29,7 +43,8 @@ void ScalarStats::check(const std::vector<TensorSpec>& specs) const {
 void ScalarStats::before_inference() { stats_.assign(names_.size(), {}); }
 
 void ScalarStats::on_fetches(const std::vector<at::Tensor>& values) {
-  for (size_t i = 0; i < values.size(); ++i) stats_[i].feed(values[i].item<double>());
+  if (samples() == 0) return;  // the mean of nothing is NaN
+  for (size_t i = 0; i < values.size(); ++i) stats_[i][samples()].feed(values[i].item<double>());
 }
 
 std::vector<std::string> ScalarStats::reports() const {
@@ -44,7 +59,7 @@ std::map<std::string, double> ScalarStats::after_inference() {
   std::map<std::string, double> results;
   const std::vector<std::string> names = reports();
   for (size_t i = 0; i < names.size(); ++i) {
-    if (stats_[i].count() > 0) results[names[i]] = stats_[i].average();
+    if (!stats_[i].empty()) results[names[i]] = mean_over_samples(stats_[i]);
   }
   return results;
 }

@@ -7,8 +7,10 @@
 
 namespace tensorpack {
 
-/// The mean of scalars over datapoints, every datapoint (a batch, usually) counting the same.
-/// Reported as `<prefix>_<name>`, or `<name>` when the prefix is empty.
+/// The mean of scalars, each of which is a mean over its batch: batches count by their samples, so
+/// that the result is the mean over all samples, however the data is cut into batches. A scalar
+/// that is a sum over the batch needs an Inferencer of its own. Reported as `<prefix>_<name>`, or
+/// `<name>` when the prefix is empty.
 class ScalarStats final : public Inferencer {
  public:
   explicit ScalarStats(std::vector<std::string> names, std::string prefix = "validation");
@@ -23,7 +25,9 @@ class ScalarStats final : public Inferencer {
  private:
   std::vector<std::string> names_;
   std::string prefix_;
-  std::vector<StatCounter> stats_;
+  // For each scalar, its values by the samples of the batch: batches of one size are averaged as
+  // they are.
+  std::vector<std::map<int64_t, StatCounter>> stats_;
 };
 
 /// The share of ones in a 1-D tensor of zeros and ones over all datapoints; exact however the data

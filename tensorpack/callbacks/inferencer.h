@@ -2,6 +2,7 @@
 // What is computed from a pass over validation data.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -44,6 +45,20 @@ class Inferencer {
 
   /// The class's name, for messages.
   virtual std::string name() const;
+
+  /// on_fetches() for a datapoint of so many samples.
+  void take(const std::vector<at::Tensor>& values, int64_t samples) {
+    samples_ = samples;
+    on_fetches(values);
+  }
+
+ protected:
+  /// How many samples the datapoint has that on_fetches() is given: the weight of a mean over it.
+  /// See InferenceRunnerOptions::count_samples.
+  int64_t samples() const { return samples_; }
+
+ private:
+  int64_t samples_ = 1;
 };
 
 }  // namespace tensorpack

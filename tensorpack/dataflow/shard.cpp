@@ -17,7 +17,9 @@ class Shard final : public detail::RowStage,
                     public detail::DescribedStage {
  public:
   Shard(DataFlowPtr flow, int64_t rank, int64_t size, bool equal)
-      : RowStage(std::move(flow)), rank_(rank), size_(size), equal_(equal) {}
+      : RowStage(std::move(flow)), rank_(rank), size_(size), equal_(equal) {
+    if (equal_) stats_->leaves_out = this->flow().size().value_or(0) % size_;
+  }
 
   void start(int64_t pass) override {
     flow().start(pass);

@@ -235,6 +235,14 @@ std::vector<std::string> describe_data_sizes(const StageStats& last) {
   return lines;
 }
 
+std::vector<const StageStats*> stages_named(const StageStats& last, const std::string& name) {
+  std::vector<const StageStats*> stages;
+  walk(last, [&](const StageStats& stage, int) {
+    if (stage.name == name) stages.push_back(&stage);
+  });
+  return stages;
+}
+
 std::optional<StageReport> slowest_stage(const StageStats& last) {
   struct Thread {
     double busy = 0;

@@ -39,6 +39,7 @@ class StageStats {
   std::atomic<int64_t> depth_count = 0;
   /// Datapoints at the end of passes that made no whole batch, or no whole round of shard().
   std::atomic<int64_t> left_out = 0;
+  int64_t leaves_out = 0;  ///< the same of every pass, where shard() knows it before
 
   std::vector<std::shared_ptr<const StageStats>> inputs;  ///< where its datapoints come from
 
@@ -68,6 +69,9 @@ std::vector<std::string> describe_data(const StageStats& last);
 /// How many datapoints a pass has behind each stage that knows it. With shard() they depend on the
 /// number of ranks.
 std::vector<std::string> describe_data_sizes(const StageStats& last);
+
+/// The stages of a name, such as "Shard".
+std::vector<const StageStats*> stages_named(const StageStats& last, const std::string& name);
 
 /// The stage to make faster, or to give more threads. Stages that share a thread share its time:
 /// the busiest thread is found first, then the stage that takes most of it.

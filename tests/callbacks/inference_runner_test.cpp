@@ -4,16 +4,27 @@
 #include <gmock/gmock.h>
 
 #include "tensorpack/callbacks/callback_factory.h"
+#include "tensorpack/callbacks/classification_stats.h"
 #include "tensorpack/callbacks/inference_stats.h"
 #include "tensorpack/dataflow/batch.h"
+#include "tensorpack/dataflow/combine.h"
 #include "tensorpack/dataflow/from_list.h"
+#include "tensorpack/dataflow/map.h"
+#include "tensorpack/dataflow/prefetch.h"
+#include "tensorpack/dataflow/repeat.h"
+#include "tensorpack/dataflow/shuffle.h"
+#include "tensorpack/dataflow/take.h"
+#include "tensorpack/input_source/proxy_input_source.h"
 #include "tensorpack/input_source/queue_input.h"
+#include "tensorpack/input_source/remap_input_source.h"
+#include "tensorpack/input_source/tensor_input.h"
 #include "tests/support/capture.h"
 #include "tests/support/fake_trainer.h"
 
 namespace tensorpack {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -54,7 +65,7 @@ class InferenceRunnerTest : public testing::Test {
 TEST_F(InferenceRunnerTest, ReportsStatisticsOfEveryEpoch) {
   train({five_samples(), {ScalarStats({"mean_x"}), ClassificationError()}});
   EXPECT_THAT(history("validation_error"), ElementsAre(Pair(2, 0.4), Pair(4, 0.4)));
-  EXPECT_THAT(history("validation_mean_x"), ElementsAre(Pair(2, 2.75), Pair(4, 2.75)));
+  EXPECT_THAT(history("validation_mean_x"), ElementsAre(Pair(2, 2), Pair(4, 2)));
   EXPECT_THAT(text_, HasSubstr("InferenceTower: 100%"));
 }
 
@@ -107,6 +118,115 @@ TEST_F(InferenceRunnerTest, SeveralTowersLeaveNothingOut) {
                 ElementsAre(Pair(1, 0.5), Pair(2, 0.5)));
     EXPECT_THAT(sizes, ElementsAre(1, 2, 3, 1, 2, 3)) << towers;
   }
+}
+
+// Samples 0 to count - 1, of which those that 3 divides have another label than their number; cut
+// into batches of `size`, the last one smaller.
+DataFlowPtr every_third_is_wrong(int64_t count, int64_t size) {
+  std::vector<DataPoint> points;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t label = i % 3 == 0 ? i + 1 : i;
+    points.push_back({at::full({}, i, at::kFloat), at::full({}, label, at::kLong)});
+  }
+  return FromList(std::move(points)) | batch(size, {.remainder = true});
+}
+
+// What the validation of a classifier names.
+void classify(const at::Tensor& x, const at::Tensor& label) {
+  const at::Tensor right = x.round().to(at::kLong).eq(label).to(at::kFloat);
+  named("accuracy", right.mean());
+  named("error", 1 - right.mean());
+  named("incorrect_vector", 1 - right);
+  named("is_right", right.to(at::kLong));
+  named("is_positive", at::ones_like(right, at::kLong));
+  named("logits", at::stack({1 - right, right}, 1));  // of being wrong, of being right
+}
+
+InferenceRunnerOptions on_towers(int towers) {
+  return {.tower_func = classify,
+          .inputs = {{.name = "x", .shape = {-1}},
+                     {.name = "label", .shape = {-1}, .dtype = at::kLong}},
+          .devices = Devices::cpu(towers)};
+}
+
+// Means of batches beside counts of samples, however the data is cut and divided.
+TEST_F(InferenceRunnerTest, MeansOfScalarsAgreeWithCountedSamples) {
+  for (const int64_t samples : {1, 5, 9, 10, 13}) {
+    for (const int64_t batch_size : {1, 4, 8, 100}) {
+      for (const int towers : {1, 2, 3}) {
+        SCOPED_TRACE(fmt::format("{} in batches of {}, {} towers", samples, batch_size, towers));
+        FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 1});
+        stdout_of([&] {
+          trainer.train({InferenceRunner(
+              every_third_is_wrong(samples, batch_size),
+              {ScalarStats({"accuracy", "error"}), ClassificationError("incorrect_vector", "wrong"),
+               BinaryClassificationStats("is_positive", "is_right"),
+               TopKAccuracy({1}, "logits", "is_positive")},
+              on_towers(towers))});
+        });
+        const double wrong = static_cast<double>((samples + 2) / 3) / static_cast<double>(samples);
+        const auto value = [&](const std::string& name) {
+          return trainer.monitors().get_latest(name);
+        };
+        EXPECT_DOUBLE_EQ(value("wrong"), wrong);
+        EXPECT_NEAR(value("validation_error"), wrong, 1e-6);
+        EXPECT_NEAR(value("validation_accuracy") + value("wrong"), 1, 1e-6);
+        EXPECT_DOUBLE_EQ(value("val_precision"), 1 - wrong);
+        EXPECT_DOUBLE_EQ(value("validation_top1"), 1 - wrong);
+      }
+    }
+  }
+}
+
+// Notes how many samples the datapoints have.
+class Samples final : public Inferencer {
+ public:
+  explicit Samples(std::vector<int64_t>& seen) : seen_(&seen) {}
+  std::vector<std::string> fetches() const override { return {"mean_x"}; }
+  void on_fetches(const std::vector<at::Tensor>&) override { seen_->push_back(samples()); }
+
+ private:
+  std::vector<int64_t>* seen_;
+};
+
+TEST_F(InferenceRunnerTest, AnInferencerOfOnesOwnKnowsTheSamples) {
+  std::vector<int64_t> seen;
+  stdout_of([&] { trainer_.train({InferenceRunner(five_samples(), {Samples(seen)})}); });
+  EXPECT_THAT(seen, ElementsAre(4, 1, 4, 1));
+}
+
+TEST_F(InferenceRunnerTest, TheUserMaySayHowManySamplesThereAre) {
+  std::vector<int64_t> seen;
+  stdout_of([&] {
+    trainer_.train({InferenceRunner(
+        five_samples(), {Samples(seen), ScalarStats({"mean_x"})},
+        {.count_samples = [](const DataPoint& point) { return 3 * point[0].size(0); }})});
+  });
+  EXPECT_THAT(seen, ElementsAre(12, 3, 12, 3));
+  EXPECT_THAT(
+      [&] {
+        FakeTrainer trainer;
+        trainer.train({InferenceRunner(five_samples(), {ScalarStats({"mean_x"})},
+                                       {.count_samples = [](const DataPoint&) { return -1; }})});
+      },
+      ThrowsMessage<Error>(HasSubstr(".count_samples says that a datapoint has -1 samples")));
+}
+
+// An image and its boxes: no batch.
+TEST_F(InferenceRunnerTest, InputsThatDifferInTheirFirstDimensionCountAsOneSample) {
+  std::vector<int64_t> seen;
+  const std::string text = stdout_of([&] {
+    trainer_.train({InferenceRunner(
+        FromList({{at::zeros({6, 5}), at::zeros({2, 4})}, {at::zeros({7, 5}), at::zeros({1, 4})}}),
+        {Samples(seen)},
+        {.tower_func =
+             [](const at::Tensor& image, const at::Tensor& boxes) {
+               named("mean_x", image.mean() + boxes.mean());
+             },
+         .inputs = {{.name = "image", .shape = {-1, -1}}, {.name = "boxes", .shape = {-1, 4}}}})});
+  });
+  EXPECT_THAT(seen, ElementsAre(1, 1, 1, 1));
+  EXPECT_THAT(text, HasSubstr("differ in their first dimension, image [6, 5], boxes [2, 4]"));
 }
 
 TEST_F(InferenceRunnerTest, OneDeviceAndSeveralAreNotBothSet) {
@@ -176,6 +296,113 @@ TEST_F(InferenceRunnerTest, AFiniteInputSourceEndsByItself) {
       Claims(std::nullopt), QueueInputOptions{.capacity = 3, .infinite = false});
   train({std::move(input), {ClassificationError()}});
   EXPECT_THAT(history("validation_error"), ElementsAre(Pair(2, 0.4), Pair(4, 0.4)));
+}
+
+DataFlowPtr of_unknown_size() {
+  return five_samples() | filter([](const DataPoint&) { return true; });
+}
+
+// A source of the user's own, around another one.
+class Renamed final : public ProxyInputSource {
+ public:
+  using ProxyInputSource::ProxyInputSource;
+  std::string name() const override { return "renamed"; }
+};
+
+const std::vector<TensorSpec> kInputs = {{.name = "x", .shape = {-1}},
+                                         {.name = "label", .shape = {-1}, .dtype = at::kLong}};
+
+// All of them go on with the next pass when they train.
+TEST_F(InferenceRunnerTest, ASourceThatKnowsItsPassesGivesOneOfUnknownSize) {
+  const std::vector<std::function<InferenceInput()>> makers = {
+      [] { return InferenceInput(of_unknown_size()); },
+      [] { return InferenceInput(QueueInput(of_unknown_size())); },
+      [] { return InferenceInput(FeedInput(of_unknown_size())); },
+      [] { return InferenceInput(FeedInput(of_unknown_size(), {.interruptible = false})); },
+      [] { return InferenceInput(StagingInput(QueueInput(of_unknown_size()))); },
+      [] { return InferenceInput(Renamed(QueueInput(of_unknown_size()))); },
+      [] {
+        return InferenceInput(
+            remap_input_source(QueueInput(of_unknown_size()), kInputs, {"x", "label"}));
+      },
+      // A size that is wrong.
+      [] { return InferenceInput(QueueInput(Claims(1))); },
+      [] { return InferenceInput(QueueInput(Claims(100))); },
+  };
+  for (size_t i = 0; i < makers.size(); ++i) {
+    SCOPED_TRACE(i);
+    FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 2});
+    stdout_of([&] { trainer.train({InferenceRunner(makers[i](), {ClassificationError()})}); });
+    EXPECT_THAT(trainer.monitors().get_history("validation_error"),
+                ElementsAre(Pair(1, 0.4), Pair(2, 0.4)));
+  }
+}
+
+TEST_F(InferenceRunnerTest, BatchesOfSinglePointsEndWithThePass) {
+  train({BatchQueueInput(five_single_samples() | filter([](const DataPoint&) { return true; }), 2),
+         {ScalarStats({"mean_x"})}});
+  EXPECT_THAT(history("validation_mean_x"), ElementsAre(Pair(2, 1), Pair(4, 1)));
+}
+
+TEST_F(InferenceRunnerTest, DataThatNeverEndsIsAnError) {
+  const std::vector<std::function<InferenceInput()>> makers = {
+      [] { return InferenceInput(five_samples() | repeat()); },
+      [] { return InferenceInput(of_unknown_size() | repeat() | prefetch(2)); },
+      [] { return InferenceInput(QueueInput(five_samples() | repeat())); },
+      [] { return InferenceInput(QueueInput(five_single_samples() | repeat() | batch(2))); },
+      [] { return InferenceInput(FeedInput(five_samples() | shuffle(10) | repeat())); },
+      [] { return InferenceInput(StagingInput(QueueInput(five_samples() | repeat()))); },
+      [] { return InferenceInput(Renamed(FeedInput(five_samples() | repeat()))); },
+      [] { return InferenceInput(BatchQueueInput(five_single_samples() | repeat(), 2)); },
+      [] {
+        return InferenceInput(concat({five_samples(), five_samples() | repeat()}));
+      },
+      [] { return InferenceInput(TensorInput([](int64_t) { return point({1}, {1}); })); },
+      [] { return InferenceInput(DummyConstantInput({{.shape = {1}}})); },
+  };
+  for (size_t i = 0; i < makers.size(); ++i) {
+    EXPECT_THAT([&] { InferenceRunner(makers[i](), {ClassificationError()}); },
+                ThrowsMessage<Error>(AllOf(HasSubstr("[InferenceRunner] the data, "),
+                                           HasSubstr("never ends"), HasSubstr("take(n)"))))
+        << i;
+  }
+}
+
+TEST_F(InferenceRunnerTest, AnEndlessFlowThatIsCutOffEnds) {
+  train({QueueInput(five_samples() | repeat() | take(3)), {ScalarStats({"mean_x"})}});
+  EXPECT_THAT(history("validation_mean_x"), ElementsAre(Pair(2, 16. / 9), Pair(4, 16. / 9)));
+  FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 2});
+  stdout_of([&] {
+    trainer.train({InferenceRunner(
+        TensorInput([](int64_t i) { return point({static_cast<float>(i)}, {0}); }, 3),
+        {ScalarStats({"mean_x"})})});
+  });
+  EXPECT_THAT(trainer.monitors().get_history("validation_mean_x"),
+              ElementsAre(Pair(1, 1), Pair(2, 1)));
+}
+
+// Nobody can know that it never ends.
+class Endless final : public DataFlow {
+ public:
+  std::optional<DataPoint> next() override { return point_; }
+
+ private:
+  DataPoint point_ = point({1}, {1});
+};
+
+TEST_F(InferenceRunnerTest, APassThatDoesNotEndIsAnErrorAfterAMillionDatapoints) {
+  InferenceInput input((Endless()));
+  input.check_ends();
+  input.start();
+  const std::string text = stdout_of([&] {
+    EXPECT_THAT(
+        [&] {
+          while (input.next()) {
+          }
+        },
+        ThrowsMessage<Error>(HasSubstr("has given 1000000 datapoints and has not ended")));
+  });
+  EXPECT_THAT(text, HasSubstr("has given 10000 datapoints and has not ended"));
 }
 
 TEST_F(InferenceRunnerTest, InferencersMayShareFetches) {

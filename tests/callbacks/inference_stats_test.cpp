@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -26,6 +28,45 @@ Results run_pass(Inferencer& inferencer, const std::vector<std::vector<at::Tenso
 
 at::Tensor vec(std::vector<float> values) { return at::tensor(values); }
 at::Tensor scalar(double value) { return at::scalar_tensor(value); }
+
+// A datapoint and how many samples it has.
+struct Sized {
+  std::vector<at::Tensor> values;
+  int64_t samples;
+};
+
+Results run_sized_pass(Inferencer& inferencer, const std::vector<Sized>& datapoints) {
+  inferencer.before_inference();
+  for (const auto& [values, samples] : datapoints) inferencer.take(values, samples);
+  return inferencer.after_inference();
+}
+
+TEST(ScalarStatsTest, BatchesCountByTheirSamples) {
+  ScalarStats stats({"wrong"});
+  EXPECT_THAT(run_sized_pass(stats, {{{scalar(0)}, 8}, {{scalar(1)}, 1}}),
+              ElementsAre(Pair("validation_wrong", DoubleEq(1.0 / 9))));
+}
+
+TEST(ScalarStatsTest, EqualBatchesHaveTheMeanOfTheirValuesToTheBit) {
+  ScalarStats stats({"cost"});
+  const std::vector<double> values = {0.1, 0.7, 1e-9, 3.3};
+  double sum = 0;
+  std::vector<Sized> batches;
+  for (const double value : values) {
+    sum += value;
+    batches.push_back({{at::scalar_tensor(value, at::kDouble)}, 100});
+  }
+  EXPECT_EQ(run_sized_pass(stats, batches).at("validation_cost"), sum / 4);
+}
+
+// The mean over no samples is NaN.
+TEST(ScalarStatsTest, ABatchWithoutSamplesDoesNotCount) {
+  ScalarStats stats({"cost"});
+  const double nothing = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(run_sized_pass(stats, {{{scalar(2)}, 3}, {{scalar(nothing)}, 0}}),
+              ElementsAre(Pair("validation_cost", 2)));
+  EXPECT_THAT(run_sized_pass(stats, {{{scalar(nothing)}, 0}}), IsEmpty());
+}
 
 TEST(ScalarStatsTest, ReportsTheMeanOverDatapoints) {
   ScalarStats stats({"cost", "accuracy"});

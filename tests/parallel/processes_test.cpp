@@ -363,5 +363,75 @@ TEST(ProcessesTest, InferenceOnAllProcessesSeesAllDataOnce) {
   for (const auto& [rank, cost] : costs) EXPECT_NEAR(cost, expected, 1e-5) << rank;
 }
 
+// What the ranks report of 9 samples, of which the last one is wrong, in batches of up to 4.
+std::vector<std::string> validate_nine(int size, int towers, bool equal, double* error,
+                                       double* accuracy, bool knows_size = true) {
+  std::mutex mutex;
+  return run_ranks(size, 10s, [&](std::shared_ptr<ProcessGroup> group) {
+    std::vector<DataPoint> points;
+    for (int i = 0; i < 9; ++i) points.push_back({at::full({}, i == 8 ? 1. : 0., at::kFloat)});
+    DataFlowPtr data = std::make_unique<FromList>(std::move(points));
+    if (!knows_size) {
+      data = std::move(data) | filter([](const DataPoint&) { return true; });
+    }
+    data = std::move(data) | shard({.rank = group->rank(), .size = size, .equal = equal}) |
+           batch(4, {.remainder = true});
+    DistributedTrainer trainer(with(group));
+    trainer.setup_graph(
+        {{"x", {-1}}},
+        QueueInput(FakeData({{}}, {.size = 8, .seed = uint64_t(group->rank())}) | batch(4)),
+        [](const Tensor& x) {
+          named("incorrect_vector", x);
+          named("accuracy", 1 - x.mean());
+          return named("cost", (get_variable("w", {}) * x).mean());
+        },
+        SGD({.lr = 0.1}));
+    auto look = CallbackFactory({.trigger = [&](Callback& self) {
+      const std::lock_guard lock(mutex);
+      error[group->rank()] = self.trainer().monitors().get_latest("validation_error");
+      accuracy[group->rank()] = self.trainer().monitors().get_latest("validation_accuracy");
+    }});
+    look.set_chief_only(false);
+    trainer.train(
+        {.callbacks = {InferenceRunner(std::move(data),
+                                       {ScalarStats({"accuracy"}), ClassificationError()},
+                                       {.devices = Devices::cpu(towers), .on_all_processes = true}),
+                       std::move(look)},
+         .steps_per_epoch = 1,
+         .max_epoch = 1});
+  });
+}
+
+TEST(ProcessesTest, InferenceOnAllProcessesIsExactForUnevenBatches) {
+  for (const int size : {1, 2, 3}) {
+    for (const int towers : {1, 2}) {
+      double error[3] = {}, accuracy[3] = {};
+      EXPECT_THAT(validate_nine(size, towers, /*equal=*/false, error, accuracy), Each(IsEmpty()));
+      for (int rank = 0; rank < size; ++rank) {
+        EXPECT_DOUBLE_EQ(error[rank], 1. / 9) << size << " ranks, " << towers << " towers";
+        EXPECT_NEAR(accuracy[rank], 8. / 9, 1e-7) << size << " ranks, " << towers << " towers";
+      }
+    }
+  }
+}
+
+TEST(ProcessesTest, InferenceOnAllProcessesRefusesASharedPassThatLeavesSomethingOut) {
+  for (const bool knows_size : {true, false}) {
+    double error[2] = {-1, -1}, accuracy[2] = {-1, -1};
+    std::vector<std::string> errors;
+    const std::string log = stdout_of(
+        [&] { errors = validate_nine(2, 1, /*equal=*/true, error, accuracy, knows_size); });
+    EXPECT_THAT(errors, Each(HasSubstr("shard() left 1 datapoint")));
+    EXPECT_THAT(errors, Each(HasSubstr("{.equal = false}")));
+    // Before the first step where the size of the data is known.
+    EXPECT_EQ(log.find("Start epoch 1") == std::string::npos, knows_size);
+    EXPECT_EQ(error[0], -1);
+  }
+  // What can be divided may be.
+  double error[3] = {}, accuracy[3] = {};
+  EXPECT_THAT(validate_nine(3, 1, /*equal=*/true, error, accuracy), Each(IsEmpty()));
+  EXPECT_DOUBLE_EQ(error[2], 1. / 9);
+}
+
 }  // namespace
 }  // namespace tensorpack::test

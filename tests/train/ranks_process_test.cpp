@@ -189,6 +189,34 @@ TEST(RanksProcessTest, ARankThatIsKilledIsNamedByTheOthersAndTheNextRunGoesOnExa
   expect_same_weights(whole.path(), parts.path());
 }
 
+std::vector<Ended> validate_in_ranks(int size, const fs::path& dir, const std::string& shares) {
+  std::vector<Ended> ended;
+  const Words command = {TENSORPACK_TRAIN_CHILD, "validate_shares", dir.string(), shares};
+  for (const auto& child : start_ranks(size, command)) ended.push_back(wait_for(*child));
+  return ended;
+}
+
+TEST(RanksProcessTest, ValidationInAllProcessesCountsEverySampleOnce) {
+  for (const int size : {1, 2, 3}) {
+    const TempDir dir;
+    for (const Ended& ended : validate_in_ranks(size, dir.path(), "all")) {
+      EXPECT_EQ(ended.status, 0) << ended.output;
+      EXPECT_THAT(ended.output, HasSubstr("error 0.200000 accuracy 0.800000")) << size;
+    }
+  }
+}
+
+// Three equal shares of 10 samples leave one out, and it is a wrong one.
+TEST(RanksProcessTest, ValidationOnEqualSharesThatLeaveASampleOutIsAnErrorInAll) {
+  const TempDir dir;
+  for (const Ended& ended : validate_in_ranks(3, dir.path(), "equal")) {
+    EXPECT_EQ(ended.status, 1);
+    EXPECT_THAT(ended.output,
+                AllOf(HasSubstr("shard() left 1 datapoint"), HasSubstr("{.equal = false}")));
+    EXPECT_THAT(ended.output, testing::Not(HasSubstr("accuracy 0.")));
+  }
+}
+
 // Without the random numbers of all ranks a checkpoint would not be exact: then there is none.
 TEST(RanksProcessTest, ARankThatIsKilledWhenACheckpointIsDueLeavesTheOneBefore) {
   const TempDir whole, parts;

@@ -15,6 +15,8 @@
 //                                                         apart; see drift()
 //   train_child validate <logdir>                         the chief validates after every epoch,
 //                                                         until there is <logdir>/validated
+//   train_child validate_shares <logdir> all|equal        validates in all processes, each on its
+//                                                         share of 10 samples, or on equal shares
 //   train_child fail <logdir>                             throws an Error while training
 //   train_child throw <logdir>                            throws a number
 #include <ATen/ATen.h>
@@ -31,6 +33,8 @@
 
 #include "tensorpack/callbacks/callback_factory.h"
 #include "tensorpack/callbacks/hyper_param_setter.h"
+#include "tensorpack/callbacks/inference_runner.h"
+#include "tensorpack/callbacks/inference_stats.h"
 #include "tensorpack/callbacks/merge_all_summaries.h"
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/callbacks/trigger.h"
@@ -38,6 +42,7 @@
 #include "tensorpack/dataflow/fake_data.h"
 #include "tensorpack/dataflow/from_generator.h"
 #include "tensorpack/dataflow/from_list.h"
+#include "tensorpack/dataflow/map.h"
 #include "tensorpack/dataflow/rng.h"
 #include "tensorpack/dataflow/shard.h"
 #include "tensorpack/dataflow/shuffle.h"
@@ -296,6 +301,35 @@ void validate(const std::filesystem::path& dir) {
                            DistributedTrainer());
 }
 
+// Samples 0 to 9, of which 8 and 9 are wrong, in batches of 4: the last ones are smaller.
+void validate_in_all_processes(bool equal) {
+  std::vector<DataPoint> samples;
+  for (int i = 0; i < 10; ++i) samples.push_back({at::full({}, i < 8 ? 0. : 1., at::kFloat)});
+  DataFlowPtr data = FromList(samples) | filter([](const DataPoint&) { return true; }) |
+                     shard({.equal = equal}) | batch(4, {.remainder = true});
+  DistributedTrainer trainer({.graph = {.seed = 1}});
+  trainer.setup_graph(
+      {{"x", {-1}}}, QueueInput(FromList(samples) | batch(2)),
+      [](const at::Tensor& x) {
+        named("incorrect_vector", x);
+        named("accuracy", 1 - x.mean());
+        return named("cost", (get_variable("w", {}) * x).mean());
+      },
+      SGD({.lr = 0.01}));
+  auto tell = CallbackFactory({.trigger = [](Callback& self) {
+    const Monitors& monitors = self.trainer().monitors();
+    say(fmt::format("error {:.6f} accuracy {:.6f}", monitors.get_latest("validation_error"),
+                    monitors.get_latest("validation_accuracy")));
+  }});
+  tell.set_chief_only(false);
+  trainer.train({.callbacks = {InferenceRunner(QueueInput(std::move(data)),
+                                               {ClassificationError(), ScalarStats({"accuracy"})},
+                                               {.on_all_processes = true}),
+                               std::move(tell)},
+                 .steps_per_epoch = 2,
+                 .max_epoch = 2});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -314,6 +348,8 @@ int main(int argc, char** argv) {
       drift(words.at(2));
     } else if (words.at(0) == "validate") {
       validate(words.at(1));
+    } else if (words.at(0) == "validate_shares") {
+      validate_in_all_processes(words.at(2) == "equal");
     } else if (words.at(0) == "fail") {
       Trainer trainer;
       trainer.set_train_op(Op::nothing());
