@@ -15,8 +15,25 @@
 namespace tensorpack {
 namespace {
 
-bool contains(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+// TensorFlow calls the value of a variable `w:0`, the first output of `w`.
+std::string without_output(const std::string& name) {
+  return name.ends_with(":0") ? name.substr(0, name.size() - 2) : name;
+}
+
+NamedTensors without_outputs(const NamedTensors& values) {
+  NamedTensors by_variable;
+  for (const auto& [name, value] : values) {
+    TP_CHECK(by_variable.emplace(without_output(name), value).second, "restore",
+             "'{0}' and '{0}:0' are one variable, and both are given. Give one of them.",
+             without_output(name));
+  }
+  return by_variable;
+}
+
+bool is_ignored(const RestoreOptions& options, const std::string& name) {
+  return std::ranges::any_of(options.ignore, [&](const std::string& ignored) {
+    return without_output(ignored) == without_output(name);
+  });
 }
 
 bool may_cast(c10::ScalarType from, c10::ScalarType to) {
@@ -68,7 +85,7 @@ Unmatched missing_values(const Graph& graph, const NamedTensors& values,
                          const RestoreOptions& options) {
   Unmatched missing;
   for (const Variable& variable : graph.variables().all()) {
-    if (!variable.is_saved() || contains(options.ignore, variable.name)) continue;
+    if (!variable.is_saved() || is_ignored(options, variable.name)) continue;
     if (!values.contains(variable.name)) {
       missing.add(variable.name, variable.role == VariableRole::kGlobal);
     }
@@ -81,8 +98,7 @@ Unmatched unused_values(const Graph& graph, const NamedTensors& values,
   Unmatched unused;
   for (const auto& [name, value] : values) {
     const bool is_known = graph.variables().find(name) != nullptr;
-    if (!is_known && !contains(options.ignore, name))
-      unused.add(name, training_only.contains(name));
+    if (!is_known && !is_ignored(options, name)) unused.add(name, training_only.contains(name));
   }
   return unused;
 }
@@ -104,7 +120,7 @@ void check_same_model(const Graph& graph, const Unmatched& missing, const Unmatc
   const auto weights =
       std::count_if(variables.begin(), variables.end(), [&](const Variable& variable) {
         return variable.is_saved() && variable.role != VariableRole::kGlobal &&
-               !contains(options.ignore, variable.name);
+               !is_ignored(options, variable.name);
       });
   TP_CHECK(
       weights == 0 || unused.weights.empty() || std::ssize(missing.weights) < weights, "restore",
@@ -152,7 +168,7 @@ NamedTensors translate(const Graph& graph, const NamedTensors& values,
   }
   FromForeign translated = from_foreign(options.names, values, names);
   for (const std::string& name : translated.unused) {
-    if (!contains(options.ignore, name)) unused.add(name, training_only.contains(name));
+    if (!is_ignored(options, name)) unused.add(name, training_only.contains(name));
   }
   return std::move(translated.ours);
 }
@@ -160,8 +176,9 @@ NamedTensors translate(const Graph& graph, const NamedTensors& values,
 void restore(Graph& graph, const NamedTensors& given, const std::set<std::string>& training_only,
              const RestoreOptions& options) {
   Unmatched unused;
-  const NamedTensors values =
-      options.names.empty() ? given : translate(graph, given, training_only, options, unused);
+  const NamedTensors values = options.names.empty()
+                                  ? without_outputs(given)
+                                  : translate(graph, given, training_only, options, unused);
   if (options.names.empty()) unused = unused_values(graph, values, training_only, options);
   const Unmatched missing = missing_values(graph, values, options);
   if (options.strict) check_complete(missing, unused);
@@ -169,7 +186,7 @@ void restore(Graph& graph, const NamedTensors& given, const std::set<std::string
   const auto lock = graph.lock_variables();
   for (const Variable& variable : graph.variables().all()) {
     const auto found = values.find(variable.name);
-    if (found == values.end() || !variable.is_saved() || contains(options.ignore, variable.name)) {
+    if (found == values.end() || !variable.is_saved() || is_ignored(options, variable.name)) {
       continue;
     }
     const at::Tensor value = fit(variable, found->second, options.relaxed);

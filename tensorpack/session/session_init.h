@@ -41,7 +41,7 @@ struct RestoreOptions {
   /// Reshape when the number of elements agrees, cast between floating types and to wider integers,
   /// and skip what still does not fit, each with a warning. Otherwise a misfit is an Error.
   bool relaxed = false;
-  /// Names that are left as they are.
+  /// Names of variables that are left as they are; `w:0` means `w`, here and in dictionaries.
   std::vector<std::string> ignore = {};
   /// Every variable of the graph that is saved must have a value, and every value a variable:
   /// otherwise an Error. For going on exactly.

@@ -55,6 +55,34 @@ TEST_F(SessionInitTest, IgnoredNamesStayAsTheyAre) {
   EXPECT_TRUE(at::equal(value("mean"), at::ones({3})));
 }
 
+// TensorFlow's names of tensors.
+TEST_F(SessionInitTest, OutputZeroOfAVariableIsTheVariable) {
+  const std::string log = stdout_of([&] {
+    DictRestore({{"W:0", at::zeros({2, 3})}, {"mean:0", at::ones({3})}}, {.ignore = {"W:0"}})
+        .init(graph_);
+  });
+  EXPECT_THAT(log, Not(HasSubstr("WRN")));
+  EXPECT_TRUE(at::equal(value("W"), at::ones({2, 3})));
+  EXPECT_TRUE(at::equal(value("mean"), at::ones({3})));
+  DictRestore({{"W", at::zeros({2, 3})}, {"mean", at::zeros({3})}}, {.ignore = {"mean:0"}})
+      .init(graph_);
+  EXPECT_TRUE(at::equal(value("W"), at::zeros({2, 3})));
+  EXPECT_TRUE(at::equal(value("mean"), at::ones({3})));
+}
+
+TEST_F(SessionInitTest, AVariableThatIsGivenUnderBothNamesIsAnError) {
+  EXPECT_ERROR(DictRestore({{"W", at::ones({2, 3})}, {"W:0", at::zeros({2, 3})}}).init(graph_),
+               "'W' and 'W:0' are one variable");
+}
+
+TEST_F(SessionInitTest, AnArchiveWithTensorFlowsNamesIsRestored) {
+  const TempDir dir;
+  write_weights(dir / "weights.npz", {{"W:0", at::zeros({2, 3})}, {"mean:0", at::ones({3})}});
+  const std::string log = stdout_of([&] { SaverRestore(dir / "weights.npz").init(graph_); });
+  EXPECT_THAT(log, Not(HasSubstr("WRN")));
+  EXPECT_TRUE(at::equal(value("W"), at::zeros({2, 3})));
+}
+
 TEST_F(SessionInitTest, AMisfitIsAnErrorUnlessRelaxed) {
   EXPECT_ERROR(DictRestore({{"W", at::zeros({6})}}).init(graph_),
                "'W' is Float [2, 3] and the stored value Float [6]");
