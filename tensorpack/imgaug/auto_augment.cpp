@@ -70,7 +70,8 @@ Transform rotated(double degrees, const at::Tensor& image, const Look& look) {
   const ImageSize size = size_of(image);
   return WarpAffineTransform(rotation_around(0.5 * static_cast<double>(size.width),
                                              0.5 * static_cast<double>(size.height), degrees),
-                             look.warp);
+                             look.warp)
+      .only_for(size);
 }
 
 // An operation with a share of its full strength, in 0..1; `sign` counts where it has two
@@ -88,13 +89,13 @@ Transform make(Operation operation, double share, double sign, const Strengths& 
     case Operation::kIdentity:
       return identity();
     case Operation::kShearX:
-      return WarpAffineTransform({.xy = shear}, look.warp);
+      return WarpAffineTransform({.xy = shear}, look.warp).only_for(size_of(image));
     case Operation::kShearY:
-      return WarpAffineTransform({.yx = shear}, look.warp);
+      return WarpAffineTransform({.yx = shear}, look.warp).only_for(size_of(image));
     case Operation::kTranslateX:
-      return WarpAffineTransform({.x0 = shift(image.size(1))}, look.warp);
+      return WarpAffineTransform({.x0 = shift(image.size(1))}, look.warp).only_for(size_of(image));
     case Operation::kTranslateY:
-      return WarpAffineTransform({.y0 = shift(image.size(0))}, look.warp);
+      return WarpAffineTransform({.y0 = shift(image.size(0))}, look.warp).only_for(size_of(image));
     case Operation::kRotate:
       return rotated(sign * share * strengths.degrees, image, look);
     case Operation::kBrightness:

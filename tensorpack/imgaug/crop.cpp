@@ -56,11 +56,12 @@ Transform CropTransform(const Rectangle& rectangle) {
 ImageAugmentor RandomCrop(CropOptions options) {
   constexpr const char* kName = "RandomCrop";
   check_crop(kName, options);
-  return {kName, [options](const at::Tensor& image, Rng& rng) {
-            const ImageSize size = size_of(image);
-            check_fits(kName, size, options.height, options.width);
-            return CropTransform(random_place(size, options.height, options.width, rng));
-          }};
+  return {
+      kName, [options](const at::Tensor& image, Rng& rng) {
+        const ImageSize size = size_of(image);
+        check_fits(kName, size, options.height, options.width);
+        return CropTransform(random_place(size, options.height, options.width, rng)).only_for(size);
+      }};
 }
 
 ImageAugmentor CenterCrop(CropOptions options) {
@@ -72,7 +73,8 @@ ImageAugmentor CenterCrop(CropOptions options) {
             return CropTransform({.left = (size.width - options.width) / 2,
                                   .top = (size.height - options.height) / 2,
                                   .width = options.width,
-                                  .height = options.height});
+                                  .height = options.height})
+                .only_for(size);
           }};
 }
 
@@ -89,7 +91,7 @@ ImageAugmentor RandomCropRandomShape(RandomCropRandomShapeOptions options) {
                 draw_edge(kName, options.min_height, options.max_height, size.height, rng);
             const int64_t width =
                 draw_edge(kName, options.min_width, options.max_width, size.width, rng);
-            return CropTransform(random_place(size, height, width, rng));
+            return CropTransform(random_place(size, height, width, rng)).only_for(size);
           }};
 }
 
@@ -99,8 +101,9 @@ ImageAugmentor GoogleNetRandomCropAndResize(GoogleNetRandomCropAndResizeOptions 
   Rng unused(0, 0);
   (void)random_area_crop({.height = 1, .width = 1}, options.crop, unused);  // checks the ranges
   return {kName, [options](const at::Tensor& image, Rng& rng) {
-            const Rectangle part = random_area_crop(size_of(image), options.crop, rng);
-            return CropTransform(part) +
+            const ImageSize size = size_of(image);
+            const Rectangle part = random_area_crop(size, options.crop, rng);
+            return CropTransform(part).only_for(size) +
                    ResizeTransform({.height = part.height, .width = part.width},
                                    {.height = options.size, .width = options.size},
                                    options.interpolation);
@@ -117,11 +120,15 @@ ImageAugmentor RandomCutout(RandomCutoutOptions options) {
             const int64_t width =
                 std::min(rng.between(options.width.low, options.width.high), size.width);
             const Rectangle hole = random_place(size, height, width, rng);
-            return photometric("RandomCutout", [hole, fill = options.fill](const at::Tensor& x) {
-              at::Tensor painted = x.clone();
-              painted.narrow(0, hole.top, hole.height).narrow(1, hole.left, hole.width).fill_(fill);
-              return painted;
-            });
+            return photometric("RandomCutout",
+                               [hole, fill = options.fill](const at::Tensor& x) {
+                                 at::Tensor painted = x.clone();
+                                 painted.narrow(0, hole.top, hole.height)
+                                     .narrow(1, hole.left, hole.width)
+                                     .fill_(fill);
+                                 return painted;
+                               })
+                .only_for(size);
           }};
 }
 

@@ -128,20 +128,21 @@ Transform WarpAffineTransform(const AffineMatrix& matrix, WarpOptions options) {
 
 Transform FlipTransform(ImageSize size, bool horizontal) {
   const auto edge = static_cast<double>(horizontal ? size.width : size.height);
-  return {"Flip",
-          [horizontal](const at::Tensor& image) {
-            return map_mat(image, [&](const cv::Mat& in) {
-              cv::Mat out;
-              cv::flip(in, out, horizontal ? 1 : 0);
-              return out;
-            });
-          },
-          [edge, horizontal](const at::Tensor& coords) {
-            at::Tensor mirrored = coords.clone();
-            const int64_t axis = horizontal ? 0 : 1;
-            mirrored.select(1, axis).neg_().add_(edge);
-            return mirrored;
-          }};
+  const Transform flip = {"Flip",
+                          [horizontal](const at::Tensor& image) {
+                            return map_mat(image, [&](const cv::Mat& in) {
+                              cv::Mat out;
+                              cv::flip(in, out, horizontal ? 1 : 0);
+                              return out;
+                            });
+                          },
+                          [edge, horizontal](const at::Tensor& coords) {
+                            at::Tensor mirrored = coords.clone();
+                            const int64_t axis = horizontal ? 0 : 1;
+                            mirrored.select(1, axis).neg_().add_(edge);
+                            return mirrored;
+                          }};
+  return flip.only_for(size);
 }
 
 Transform TransposeTransform() {
@@ -162,9 +163,9 @@ ImageAugmentor Flip(FlipOptions options) {
            "set exactly one of .horizontal and .vertical. For both, use two.");
   check_probability(kName, options.probability);
   return {kName, [options](const at::Tensor& image, Rng& rng) {
-            return rng.chance(options.probability)
-                       ? FlipTransform(size_of(image), options.horizontal)
-                       : identity();
+            const ImageSize size = size_of(image);
+            return rng.chance(options.probability) ? FlipTransform(size, options.horizontal)
+                                                   : identity().only_for(size);
           }};
 }
 
@@ -189,7 +190,8 @@ ImageAugmentor Shift(ShiftOptions options) {
             return WarpAffineTransform({.x0 = dx, .y0 = dy},
                                        {.interpolation = Interpolation::kNearest,
                                         .border = options.border,
-                                        .border_value = options.border_value});
+                                        .border_value = options.border_value})
+                .only_for(size);
           }};
 }
 
@@ -207,7 +209,8 @@ ImageAugmentor Rotation(RotationOptions options) {
             return WarpAffineTransform(rotation_around(x, y, degrees),
                                        {.interpolation = options.interpolation,
                                         .border = options.border,
-                                        .border_value = options.border_value});
+                                        .border_value = options.border_value})
+                .only_for(size);
           }};
 }
 
@@ -219,7 +222,8 @@ ImageAugmentor RotationAndCropValid(RotationAndCropValidOptions options) {
             const ImageSize part = valid_part(size, degrees);
             const auto [x, y] = middle_of(size);
             return WarpAffineTransform(rotation_around(x, y, degrees),
-                                       {.interpolation = options.interpolation}) +
+                                       {.interpolation = options.interpolation})
+                       .only_for(size) +
                    CropTransform({.left = (size.width - part.width) / 2,
                                   .top = (size.height - part.height) / 2,
                                   .width = part.width,
@@ -255,7 +259,8 @@ ImageAugmentor Affine(AffineOptions options) {
                 around(middle_of(size), c, c * shear + s, -s, c - s * shear, {.x = dx, .y = dy});
             return WarpAffineTransform(matrix, {.interpolation = options.interpolation,
                                                 .border = options.border,
-                                                .border_value = options.border_value});
+                                                .border_value = options.border_value})
+                .only_for(size);
           }};
 }
 

@@ -58,7 +58,7 @@ ImageAugmentor CenterPaste(PasteOptions options) {
   check_options("CenterPaste", options);
   return {"CenterPaste", [options = std::move(options)](const at::Tensor& image, Rng&) {
             const ImageSize room = room_for("CenterPaste", image, options);
-            return paste_at(room.width / 2, room.height / 2, options);
+            return paste_at(room.width / 2, room.height / 2, options).only_for(size_of(image));
           }};
 }
 
@@ -68,7 +68,7 @@ ImageAugmentor RandomPaste(PasteOptions options) {
             const ImageSize room = room_for("RandomPaste", image, options);
             const int64_t left = rng.between(0, room.width);
             const int64_t top = rng.between(0, room.height);
-            return paste_at(left, top, options);
+            return paste_at(left, top, options).only_for(size_of(image));
           }};
 }
 

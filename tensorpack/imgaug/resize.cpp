@@ -48,19 +48,21 @@ Transform ResizeTransform(ImageSize from, ImageSize to, Interpolation interpolat
            "an image cannot have {} x {} pixels. Set .height and .width.", to.height, to.width);
   const double scale_x = static_cast<double>(to.width) / static_cast<double>(from.width);
   const double scale_y = static_cast<double>(to.height) / static_cast<double>(from.height);
-  return {"Resize",
-          [to, interpolation](const at::Tensor& image) {
-            if (size_of(image) == to) return image;
-            return map_mat(image, [&](const cv::Mat& in) {
-              cv::Mat out;
-              cv::resize(in, out, cv::Size(static_cast<int>(to.width), static_cast<int>(to.height)),
-                         0, 0, detail::opencv_code(interpolation));
-              return out;
-            });
-          },
-          [scale_x, scale_y](const at::Tensor& coords) {
-            return coords * at::tensor({scale_x, scale_y}, coords.options());
-          }};
+  const Transform resize = {
+      "Resize",
+      [to, interpolation](const at::Tensor& image) {
+        if (size_of(image) == to) return image;
+        return map_mat(image, [&](const cv::Mat& in) {
+          cv::Mat out;
+          cv::resize(in, out, cv::Size(static_cast<int>(to.width), static_cast<int>(to.height)), 0,
+                     0, detail::opencv_code(interpolation));
+          return out;
+        });
+      },
+      [scale_x, scale_y](const at::Tensor& coords) {
+        return coords * at::tensor({scale_x, scale_y}, coords.options());
+      }};
+  return resize.only_for(from);
 }
 
 ImageAugmentor Resize(ResizeOptions options) {
@@ -110,7 +112,7 @@ ImageAugmentor RandomResize(RandomResizeOptions options) {
             "[RandomResize] {} draws for an image of {} x {} changed its aspect ratio by more "
             "than {}: it is left as it is.",
             kTries, from.height, from.width, options.aspect_ratio_threshold);
-        return identity();
+        return identity().only_for(from);
       }};
 }
 

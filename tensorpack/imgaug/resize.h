@@ -44,7 +44,7 @@ struct RandomResizeOptions {
 /// is, and the log says so.
 ImageAugmentor RandomResize(RandomResizeOptions options);
 
-/// Makes images of the size `from` into ones of the size `to`.
+/// Makes images of the size `from`, and no others, into ones of the size `to`.
 Transform ResizeTransform(ImageSize from, ImageSize to,
                           Interpolation interpolation = Interpolation::kLinear);
 

@@ -29,7 +29,20 @@ Transform::Transform(std::string name, Function image, Function coords)
 
 at::Tensor Transform::apply_image(const at::Tensor& image) const {
   check_image(name_, image);
+  if (size_) {
+    const ImageSize size = size_of(image);
+    TP_CHECK(size == *size_, name_,
+             "it was made for an image of {} x {}, and is applied to one of {} x {}. Bring images "
+             "that go through the same transform to one size first.",
+             size_->height, size_->width, size.height, size.width);
+  }
   return image_(image);
+}
+
+Transform Transform::only_for(ImageSize size) const {
+  Transform bound = *this;
+  bound.size_ = size;
+  return bound;
 }
 
 at::Tensor Transform::apply_coords(const at::Tensor& coords) const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,13 @@ class Transform {
 
   const std::string& name() const { return name_; }
 
+  /// The same for images of this size alone: apply_image() throws Error for another. For what was
+  /// drawn from the size of an image, such as where a crop is.
+  Transform only_for(ImageSize size) const;
+
  private:
   std::string name_;
+  std::optional<ImageSize> size_ = {};  // of the only images it takes
   Function image_;
   Function coords_;
 };

@@ -40,6 +40,15 @@ TEST(TransformTest, AListAppliesTheFirstFirst) {
                   .equal(at::tensor({4, 0, 2}, at::kByte).reshape({1, 3, 1})));
 }
 
+TEST(TransformTest, OneForASizeRefusesOtherImages) {
+  const Transform bound = shift_right(1).only_for({.height = 2, .width = 3});
+  EXPECT_TRUE(bound.apply_image(counting_image(2, 3))
+                  .equal(shift_right(1).apply_image(counting_image(2, 3))));
+  EXPECT_ERROR(bound.apply_image(counting_image(3, 2)),
+               "[shift] it was made for an image of 2 x 3, and is applied to one of 3 x 2.");
+  EXPECT_ERROR((identity() + bound).apply_image(counting_image(3, 2)), "for an image of 2 x 3");
+}
+
 TEST(TransformTest, ImageOnlyTransformsSaySoWhenPointsCome) {
   const Transform invert("invert", [](const at::Tensor& x) { return 255 - x; });
   EXPECT_ERROR(invert.apply_coords(at::zeros({1, 2})), "[invert] it is known what this does");

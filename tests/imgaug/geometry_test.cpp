@@ -85,6 +85,55 @@ INSTANTIATE_TEST_SUITE_P(
     }),
     [](const auto& info) { return info.param.name; });
 
+class DrawnForASizeTest : public testing::TestWithParam<Movement> {};
+
+// Whatever is drawn: a transform that does nothing is one for the same images.
+TEST_P(DrawnForASizeTest, RefusesAnImageOfAnother) {
+  const auto image = at::zeros({20, 24, 3}, at::kByte);
+  for (int seed = 0; seed < 10; ++seed) {
+    const Transform transform = drawn(GetParam().augmentor, image, seed);
+    EXPECT_NO_THROW(transform.apply_image(image));
+    EXPECT_NO_THROW(transform.apply_image(image.select(2, 0))) << "a mask of the same size";
+    EXPECT_ERROR(transform.apply_image(at::zeros({10, 12, 3}, at::kByte)),
+                 "it was made for an image of 20 x 24, and is applied to one of 10 x 12.");
+    EXPECT_ERROR(transform.apply_image(at::zeros({40, 48, 3}, at::kByte)), "one of 40 x 48.");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, DrawnForASizeTest,
+    testing::ValuesIn(std::vector<Movement>{
+        {"Flip", Flip({.horizontal = true})},
+        {"Shift", Shift({.horizontal = 0.1})},
+        {"Rotation", Rotation({.max_degrees = 30})},
+        {"RotationAndCropValid", RotationAndCropValid({.max_degrees = 20})},
+        {"Affine", Affine({.max_degrees = 20})},
+        {"Resize", Resize({.height = 8, .width = 9})},
+        {"ResizeToItsSize", Resize({.height = 20, .width = 24})},
+        {"ResizeShortestEdge", ResizeShortestEdge({.size = 8})},
+        {"RandomResize", RandomResize({.x = {0.7, 2}})},
+        {"RandomCrop", RandomCrop({.height = 8, .width = 9})},
+        {"CenterCrop", CenterCrop({.height = 8, .width = 9})},
+        {"RandomCropRandomShape", RandomCropRandomShape({.min_height = 3, .min_width = 3})},
+        {"GoogleNet", GoogleNetRandomCropAndResize({.size = 8})},
+        {"RandomCutout", RandomCutout({.height = {2, 3}, .width = {2, 3}})},
+        {"CenterPaste", CenterPaste({.height = 61, .width = 52})},
+        {"RandomPaste", RandomPaste({.height = 61, .width = 52})},
+        {"List", AugmentorList({Brightness({.delta = 2}), CenterCrop({.height = 9, .width = 9})})},
+    }),
+    [](const auto& info) { return info.param.name; });
+
+// What only looks at colours does not care.
+TEST(DrawnForAnySizeTest, PhotometricTransformsTakeAllImages) {
+  const auto image = at::zeros({20, 24, 3}, at::kByte);
+  for (const ImageAugmentor& augmentor :
+       {BrightnessScale({.range = {0.5, 2}}), GaussianNoise({}), Transpose({.probability = 1}),
+        RandomApplyAug(BrightnessScale({.range = {0.5, 2}}), 0.5), Identity()}) {
+    const Transform transform = drawn(augmentor, image);
+    EXPECT_NO_THROW(transform.apply_image(at::zeros({10, 12, 3}, at::kByte))) << augmentor.name();
+  }
+}
+
 TEST(FlipTest, MirrorsPixelsAndPoints) {
   const auto image = counting_image(2, 3);
   const Transform flip = drawn(Flip({.horizontal = true, .probability = 1}), image);
