@@ -4,6 +4,7 @@
 #include <cmath>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
@@ -47,19 +48,43 @@ std::optional<double> HumanHyperParamSetter::next_value() {
   std::error_code ignored;
   if (path_.empty() || !std::filesystem::exists(path_, ignored)) return std::nullopt;
   try {
-    std::istringstream lines(read_file(path_));
-    for (std::string line; std::getline(lines, line);) {
-      const size_t colon = line.rfind(':');
-      if (colon == std::string::npos) continue;
-      if (trimmed(std::string_view(line).substr(0, colon)) != param().readable_name()) continue;
-      const std::optional<double> value = parse_number(trimmed(line.substr(colon + 1)));
-      if (value && std::isfinite(*value)) return value;
-      log::warning("[HumanHyperParamSetter] '{}' in '{}' gives no number.", line, path_.string());
-    }
+    std::string text = read_file(path_);
+    const std::optional<double> value = value_in(text, /*is_new=*/text != last_text_);
+    last_text_ = std::move(text);
+    return value;
   } catch (const Error& error) {
     log::warning("[HumanHyperParamSetter] {}", error.what());
   }
   return std::nullopt;
+}
+
+// Warns of what is wrong with a text that is new.
+std::optional<double> HumanHyperParamSetter::value_in(const std::string& text, bool is_new) const {
+  const std::string wanted = param().readable_name();
+  std::optional<double> last;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::string_view content = trimmed(line);
+    if (content.empty() || content.front() == '#') continue;
+    const size_t colon = content.rfind(':');
+    const bool has_name = colon != std::string_view::npos && colon > 0;
+    const auto value = has_name ? parse_number(trimmed(content.substr(colon + 1))) : std::nullopt;
+    if (!value || !std::isfinite(*value)) {
+      if (is_new) {
+        log::warning(
+            "[HumanHyperParamSetter] '{}' in '{}' is not understood, and left out. Write a line as "
+            "{}:0.01.",
+            content, path_.string(), wanted);
+      }
+    } else if (trimmed(content.substr(0, colon)) == wanted) {
+      last = value;
+    }
+  }
+  if (!last && is_new) {
+    log::warning("[HumanHyperParamSetter] no line of '{}' sets {}. Write one as {}:0.01.",
+                 path_.string(), wanted, wanted);
+  }
+  return last;
 }
 
 }  // namespace tensorpack

@@ -19,9 +19,11 @@ struct HumanHyperParamSetterOptions {
 ///
 ///   learning_rate:0.01
 ///
-/// It is read before training and after every epoch. Without the file, or without the name in it,
-/// nothing happens; a line that cannot be understood is a warning in the log. Of several processes
-/// the chief reads, and all set.
+/// Of several lines for a name the last counts, as `echo learning_rate:0.001 >> hyper.txt` expects;
+/// lines that begin with # are comments. It is read before training and after every epoch. Without
+/// the file nothing happens. Lines that cannot be understood, and a file without the name, are
+/// warnings in the log, once as long as the file stays as it is. Of several processes the chief
+/// reads, and all set.
 class HumanHyperParamSetter final : public HyperParamSetter {
  public:
   explicit HumanHyperParamSetter(AnyHyperParam param, HumanHyperParamSetterOptions options = {});
@@ -34,7 +36,10 @@ class HumanHyperParamSetter final : public HyperParamSetter {
 
  private:
   HumanHyperParamSetterOptions options_;
-  std::filesystem::path path_;  // empty: there is no log directory
+  std::optional<double> value_in(const std::string& text, bool is_new) const;
+
+  std::filesystem::path path_;            // empty: there is no log directory
+  std::optional<std::string> last_text_;  // that was read
 };
 
 }  // namespace tensorpack

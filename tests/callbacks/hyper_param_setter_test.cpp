@@ -254,6 +254,43 @@ TEST_F(HumanHyperParamSetterTest, WhatIsNoNumberIsAWarning) {
   EXPECT_THAT(seen_.all, IsEmpty());
 }
 
+// echo knob:0.125 >> hyper.txt
+TEST_F(HumanHyperParamSetterTest, TheLastLineForANameCounts) {
+  std::ofstream(dir_ / "hyper.txt") << "knob:1\nother:3\nknob:2\n";
+  train(seen_, ActAt("trigger_step", 1,
+                     [&] { std::ofstream(dir_ / "hyper.txt", std::ios::app) << "knob:0.125\n"; }));
+  EXPECT_THAT(seen_.all, ElementsAre(Pair(0, 2), Pair(2, 0.125)));
+}
+
+TEST_F(HumanHyperParamSetterTest, ALineThatIsNotUnderstoodIsAWarningAndTheOthersCount) {
+  for (const char* line :
+       {"knob=1", "knob 1", "knob:", ":1", "other:fast", "knob:0,5", "knob:nan"}) {
+    std::ofstream(dir_ / "hyper.txt") << "# faster\n\nknob:0.25\n" << line << "\n";
+    FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 1});
+    Assignments seen(trainer);
+    const std::string text =
+        stdout_of([&] { trainer.train({HumanHyperParamSetter(seen.param())}); });
+    EXPECT_THAT(text, HasSubstr(fmt::format("'{}' in '", line)));
+    EXPECT_THAT(text, HasSubstr("is not understood"));
+    EXPECT_THAT(text, testing::Not(HasSubstr("faster")));
+    EXPECT_THAT(seen.all, ElementsAre(Pair(0, 0.25))) << line;
+  }
+}
+
+TEST_F(HumanHyperParamSetterTest, AFileWithoutTheNameIsAWarningOnce) {
+  std::ofstream(dir_ / "hyper.txt") << "nob:0.5\n";
+  const std::string text = train(seen_);
+  const std::string told = "sets knob. Write one as knob:0.01.";
+  EXPECT_THAT(text, HasSubstr(told));
+  EXPECT_EQ(text.find(told), text.rfind(told));
+  EXPECT_THAT(seen_.all, IsEmpty());
+}
+
+TEST_F(HumanHyperParamSetterTest, AnEmptyFileIsAWarning) {
+  std::ofstream(dir_ / "hyper.txt").flush();
+  EXPECT_THAT(train(seen_), HasSubstr("sets knob. Write one as knob:0.01."));
+}
+
 StatMonitorParamSetter plateau(Assignments& seen, bool reverse = false) {
   return StatMonitorParamSetter(seen.param(), {.stat_name = "error",
                                                .value_func = [](double old) { return old / 10; },
