@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/callbacks/session_run_timeout.h"
 
-#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -17,8 +16,8 @@ namespace tensorpack {
 // A thread that waits for the end of each run, but not for ever.
 class SessionRunTimeout::Watchdog {
  public:
-  explicit Watchdog(double seconds)
-      : seconds_(seconds),
+  explicit Watchdog(std::chrono::duration<double> timeout)
+      : timeout_(timeout),
         thread_("timeout", [this](const std::stop_token& stop) { watch(stop); }) {}
 
   void start(int64_t step) {
@@ -44,18 +43,17 @@ class SessionRunTimeout::Watchdog {
       if (!changed_.wait(lock, stop, [this] { return start_.has_value(); })) return;
       is_idle_ = false;
       const Clock::time_point run = *start_;
-      for (double allowed = seconds_;; allowed *= 2) {
-        const auto deadline = run + std::chrono::duration_cast<Clock::duration>(
-                                        std::chrono::duration<double>(allowed));
+      for (auto allowed = timeout_;; allowed *= 2) {
+        const auto deadline = run + std::chrono::duration_cast<Clock::duration>(allowed);
         changed_.wait_until(lock, stop, deadline, [] { return false; });
         if (stop.stop_requested() || start_ != run) break;
         log::error("[SessionRunTimeout] step {} has taken {} so far. {}", step_ + 1,
-                   humanize_time(allowed), describe_run_activity());
+                   humanize_time(allowed.count()), describe_run_activity());
       }
     }
   }
 
-  const double seconds_;
+  const std::chrono::duration<double> timeout_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::optional<Clock::time_point> start_;  // of the run in progress
@@ -64,8 +62,9 @@ class SessionRunTimeout::Watchdog {
   StoppableThread thread_;  // the last: it uses the others
 };
 
-SessionRunTimeout::SessionRunTimeout(double seconds) : seconds_(seconds) {
-  TP_CHECK(seconds > 0, "SessionRunTimeout", "the time must be positive, got {} seconds.", seconds);
+SessionRunTimeout::SessionRunTimeout(std::chrono::duration<double> timeout) : timeout_(timeout) {
+  TP_CHECK(timeout.count() > 0, "SessionRunTimeout", "the time must be positive, got {} seconds.",
+           timeout.count());
   set_chief_only(false);
 }
 
@@ -73,7 +72,7 @@ SessionRunTimeout::~SessionRunTimeout() = default;
 SessionRunTimeout::SessionRunTimeout(SessionRunTimeout&&) noexcept = default;
 SessionRunTimeout& SessionRunTimeout::operator=(SessionRunTimeout&&) noexcept = default;
 
-void SessionRunTimeout::before_train() { watchdog_ = std::make_unique<Watchdog>(seconds_); }
+void SessionRunTimeout::before_train() { watchdog_ = std::make_unique<Watchdog>(timeout_); }
 
 RunArgs SessionRunTimeout::before_run(RunContext&) {
   watchdog_->start(global_step());

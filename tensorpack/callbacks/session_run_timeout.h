@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "tensorpack/callbacks/callback.h"
@@ -10,9 +11,12 @@ namespace tensorpack {
 /// Says so in the log when a step takes longer than it should, and what it waits for: its data, the
 /// preparation of a program, or an op. It is said again each time that twice as long has passed.
 /// The step itself is left alone: what hangs inside a library cannot be ended from outside.
+///
+///   SessionRunTimeout(std::chrono::seconds(30))
 class SessionRunTimeout final : public Callback {
  public:
-  explicit SessionRunTimeout(double seconds);
+  /// Any duration; a bare number would not say its unit.
+  explicit SessionRunTimeout(std::chrono::duration<double> timeout);
   ReportedScalars reports() const override { return no_scalars(); }
   ~SessionRunTimeout() override;
   SessionRunTimeout(SessionRunTimeout&&) noexcept;
@@ -25,7 +29,7 @@ class SessionRunTimeout final : public Callback {
 
  private:
   class Watchdog;
-  double seconds_;
+  std::chrono::duration<double> timeout_;
   std::unique_ptr<Watchdog> watchdog_;  // while training
 };
 

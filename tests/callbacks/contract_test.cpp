@@ -116,7 +116,8 @@ std::vector<Case> all_cases() {
        [](const TempDir& dir) { return moved(MaxSaver("cost", {.checkpoint_dir = dir.path()})); }},
       {"EarlyStopping", true,
        [](const TempDir&) { return moved(EarlyStopping({.stat_name = "cost"})); }},
-      {"SessionRunTimeout", false, [](const TempDir&) { return moved(SessionRunTimeout(100)); }},
+      {"SessionRunTimeout", false,
+       [](const TempDir&) { return moved(SessionRunTimeout(std::chrono::seconds(100))); }},
       {"StartProcOrThread", false,
        [](const TempDir&) {
          return moved(StartProcOrThread("worker", [](const std::stop_token&) {}));

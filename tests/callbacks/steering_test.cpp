@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <thread>
@@ -23,6 +24,7 @@
 namespace tensorpack {
 namespace {
 
+using namespace std::chrono_literals;  // NOLINT
 using testing::HasSubstr;
 using testing::Not;
 using testing::ThrowsMessage;
@@ -98,7 +100,7 @@ bool was_printed(const std::string& text) {
 TEST(SessionRunTimeoutTest, AStepThatHangsIsReportedWithWhatItWaitsFor) {
   FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 1});
   const std::string text = stdout_of([&] {
-    trainer.setup({SessionRunTimeout(0.02)});
+    trainer.setup({SessionRunTimeout(20ms)});
     trainer.callbacks().before_train();
     const Op slow =
         Op::group("slow", {Op::host("sleep", [&] {
@@ -114,9 +116,16 @@ TEST(SessionRunTimeoutTest, AStepThatHangsIsReportedWithWhatItWaitsFor) {
 
 TEST(SessionRunTimeoutTest, StepsInTimeAreNotReported) {
   FakeTrainer trainer({.steps_per_epoch = 5, .max_epoch = 1});
-  EXPECT_THAT(stdout_of([&] { trainer.train({SessionRunTimeout(100)}); }),
+  EXPECT_THAT(stdout_of([&] { trainer.train({SessionRunTimeout(100s)}); }),
               Not(HasSubstr("SessionRunTimeout")));
-  EXPECT_THROW(SessionRunTimeout(0), Error);
+  EXPECT_THROW(SessionRunTimeout(0s), Error);
+}
+
+// Tensorpack takes milliseconds.
+TEST(SessionRunTimeoutTest, ABareNumberDoesNotSayItsUnit) {
+  static_assert(!std::is_constructible_v<SessionRunTimeout, int>);
+  static_assert(!std::is_constructible_v<SessionRunTimeout, double>);
+  static_assert(std::is_constructible_v<SessionRunTimeout, std::chrono::milliseconds>);
 }
 
 TEST(StartProcOrThreadTest, AThreadRunsDuringTraining) {

@@ -104,7 +104,7 @@ std::vector<Wrong> all_wrong() {
        "[StatMonitorParamSetter] value_func is empty."},
       {"EarlyStopping", [] { EarlyStopping({.stat_name = "cost", .patience = 0}); },
        "[EarlyStopping] the patience must be positive, got 0."},
-      {"SessionRunTimeout", [] { SessionRunTimeout(-1); },
+      {"SessionRunTimeout", [] { SessionRunTimeout(std::chrono::seconds(-1)); },
        "[SessionRunTimeout] the time must be positive, got -1 seconds."},
       {"StartProcOrThread", [] { StartProcOrThread("worker", {}); },
        "[StartProcOrThread] the function is empty."},
