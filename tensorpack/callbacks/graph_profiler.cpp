@@ -110,17 +110,21 @@ GraphProfiler::GraphProfiler(GraphProfilerOptions options) : options_(options) {
            options_.first_step, options_.repetitions, options_.shown, options_.every_k_steps);
 }
 
-void GraphProfiler::before_train() { runs_ = 0; }
+void GraphProfiler::before_train() {
+  steps_before_ = global_step();
+  next_step_ = steps_before_ + options_.first_step;
+  has_looked_ = false;
+}
 
 RunArgs GraphProfiler::before_run(RunContext& context) {
   const Op op = first_program(context.op());
   is_due_ = false;
   if (!op || (trainer().train_op() && context.op() != trainer().train_op())) return {};
-  ++runs_;
-  const int64_t late = runs_ - options_.first_step;
-  is_due_ =
-      late == 0 || (late > 0 && options_.every_k_steps > 0 && late % options_.every_k_steps == 0);
-  if (!is_due_) return {};
+  const int64_t step = global_step() + 1;
+  if (!next_step_ || step < *next_step_) return {};
+  is_due_ = has_looked_ = true;
+  next_step_.reset();
+  if (options_.every_k_steps > 0) next_step_ = step + options_.every_k_steps;
   RunArgs args;
   for (const TensorSpec& input : op.inputs()) args.fetches.push_back(input.name);
   return args;
@@ -139,6 +143,15 @@ void GraphProfiler::after_run(RunContext& context, const FetchedValues& values) 
     return;
   }
   report();
+}
+
+void GraphProfiler::after_train() {
+  const int64_t steps = global_step() - steps_before_;
+  if (has_looked_ || steps <= 0) return;
+  log::warning(
+      "[GraphProfiler] no step was looked into: it was enabled in none from step {} on, and the "
+      "training made {}. Set .first_step to a step that is made.",
+      options_.first_step, steps);
 }
 
 void GraphProfiler::report() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,9 +12,10 @@
 namespace tensorpack {
 
 struct GraphProfilerOptions {
-  /// The step to look into, counted from 1 in this run: the first ones are slower.
+  /// The step to look into, counted from 1 in this run: the first ones are slower. In a callback
+  /// that is not enabled in that step, the first one behind it in which it is.
   int64_t first_step = 10;
-  /// And again every so many steps; 0 for once.
+  /// And again so many steps later, or in the first enabled step after that; 0 for once.
   int64_t every_k_steps = 0;
   /// The step is run so often, and the median is taken.
   int repetitions = 5;
@@ -31,7 +33,7 @@ struct GraphProfilerOptions {
 /// The program that is trained is run again on the batch of the step, operator by operator, beside
 /// the training, which is left as it is. On CUDA the device is waited for after each operator: what
 /// runs at the same time in training is told apart here, and times add up to more than a step
-/// takes.
+/// takes. If the training ends and no step was looked into, the log says so.
 class GraphProfiler final : public Callback {
  public:
   explicit GraphProfiler(GraphProfilerOptions options = {});
@@ -40,6 +42,7 @@ class GraphProfiler final : public Callback {
   void before_train() override;
   RunArgs before_run(RunContext& context) override;
   void after_run(RunContext& context, const FetchedValues& values) override;
+  void after_train() override;
 
   /// What the last profile found.
   const std::vector<OperatorTime>& times() const { return times_; }
@@ -48,8 +51,10 @@ class GraphProfiler final : public Callback {
   void report() const;
 
   GraphProfilerOptions options_;
-  int64_t runs_ = 0;
+  int64_t steps_before_ = 0;               // of earlier runs
+  std::optional<int64_t> next_step_ = {};  // to look into, by its global_step
   bool is_due_ = false;
+  bool has_looked_ = false;
   std::vector<OperatorTime> times_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "tensorpack/callbacks/check_numerics.h"
 #include "tensorpack/callbacks/graph_profiler.h"
+#include "tensorpack/callbacks/trigger.h"
 #include "tensorpack/dataflow/from_list.h"
 #include "tensorpack/graph/trace.h"
 #include "tensorpack/input_source/feed_input.h"
@@ -188,6 +189,54 @@ TEST(GraphOfAStepTest, IsTheOneThatIsTrainedAndTakesNoRecordingMore) {
   };
   EXPECT_EQ(calls_of_the_model(TakesGraph(&input)), calls_of_the_model(OwnedList<MonitorBase>()));
   EXPECT_THAT(input, testing::ElementsAre(2, 3)) << "of the batches, not of a trial";
+}
+
+std::string profile(Owned<Callback> profiler, int64_t steps = 40) {
+  SimpleTrainer trainer;
+  trainer.setup_graph(
+      {{"x", {-1, 3}}}, FeedInput(batches(8, 0)),
+      [](const at::Tensor& x) { return model(x, true); }, SGD({.lr = 0.01}));
+  OwnedList<Callback> callbacks;
+  callbacks.add(std::unique_ptr<Callback>(std::move(profiler)));
+  return stdout_of([&] {
+    trainer.train({.callbacks = std::move(callbacks), .steps_per_epoch = steps, .max_epoch = 1});
+  });
+}
+
+std::string told(int64_t step) { return fmt::format("Profile of a step at global_step {}:", step); }
+
+TEST(GraphProfilerTest, LooksIntoTheFirstStepInWhichItIsEnabled) {
+  const auto between = [](int64_t low, int64_t high) {
+    return
+        [=](const Callback& self) { return low < self.global_step() && self.global_step() < high; };
+  };
+  const std::string once =
+      profile(EnableCallbackIf(GraphProfiler({.repetitions = 1}), between(20, 30)));
+  EXPECT_THAT(once, HasSubstr(told(22)));  // after 21 steps comes number 22
+  EXPECT_EQ(once.find("Profile of"), once.rfind("Profile of"));
+  EXPECT_THAT(once, testing::Not(HasSubstr("no step was looked into")));
+  const std::string often = profile(
+      EnableCallbackIf(GraphProfiler({.every_k_steps = 3, .repetitions = 1}), between(20, 30)));
+  for (const int64_t step : {22, 25, 28}) EXPECT_THAT(often, HasSubstr(told(step)));
+  for (const int64_t step : {10, 13, 21, 23, 31}) {
+    EXPECT_THAT(often, testing::Not(HasSubstr(told(step))));
+  }
+}
+
+TEST(GraphProfilerTest, StepsAreThoseOfTheTraining) {
+  const std::string text =
+      profile(GraphProfiler({.first_step = 3, .every_k_steps = 4, .repetitions = 1}), 12);
+  for (const int64_t step : {3, 7, 11}) EXPECT_THAT(text, HasSubstr(told(step)));
+  for (const int64_t step : {2, 4, 5, 8, 12})
+    EXPECT_THAT(text, testing::Not(HasSubstr(told(step))));
+}
+
+TEST(GraphProfilerTest, SaysThatNoStepWasLookedInto) {
+  EXPECT_THAT(profile(GraphProfiler(), 9),
+              HasSubstr("[GraphProfiler] no step was looked into: it was enabled in none from step "
+                        "10 on, and the training made 9."));
+  EXPECT_THAT(profile(EnableCallbackIf(GraphProfiler(), [](const Callback&) { return false; })),
+              HasSubstr("no step was looked into"));
 }
 
 TEST(GraphProfilerTest, TheTableAddsUp) {
