@@ -46,6 +46,23 @@ void check_loop(const TrainOptions& options) {
            options.starting_epoch);
 }
 
+bool stops_at_nan(OwnedList<Callback>& callbacks) {
+  return std::any_of(callbacks.begin(), callbacks.end(), [](const Callback& callback) {
+    const std::string name = callback.name();  // also of one in a proxy
+    return name.find("StopAtNaN") != std::string::npos ||
+           name.find("CheckNumerics") != std::string::npos;
+  });
+}
+
+// A list of one's own means what it says, but nobody thinks of what it leaves out.
+void tell_without_stop_at_nan(TrainOptions& options) {
+  if (stops_at_nan(options.callbacks) || stops_at_nan(*options.extra_callbacks)) return;
+  log::warning(
+      "StopAtNaN is not among the callbacks: .extra_callbacks replaces the default ones. If the "
+      "cost becomes NaN or Inf, training goes on, and its exit status is 0. Add StopAtNaN() to end "
+      "it with an error, or StopAtNaN({{.stops = false}}) to log the step only.");
+}
+
 // Tells the other processes why this one takes no more part.
 void leave(ProcessGroup& processes, const std::exception_ptr& failure) {
   try {
@@ -140,7 +157,11 @@ void Trainer::train(TrainOptions options) {
 }
 
 void Trainer::train_with_defaults(TrainOptions options) {
-  if (!options.extra_callbacks) options.extra_callbacks = default_callbacks();
+  if (options.extra_callbacks) {
+    if (!graph_->variables().trainable().empty()) tell_without_stop_at_nan(options);
+  } else {
+    options.extra_callbacks = default_callbacks();
+  }
   if (!options.monitors) options.monitors = default_monitors();
   train(std::move(options));
 }

@@ -11,6 +11,7 @@
 #include "tensorpack/callbacks/inference_runner.h"
 #include "tensorpack/callbacks/inference_stats.h"
 #include "tensorpack/callbacks/model_saver.h"
+#include "tensorpack/callbacks/progress_bar.h"
 #include "tensorpack/callbacks/scheduled_hyper_param_setter.h"
 #include "tensorpack/callbacks/stat_monitor_param_setter.h"
 #include "tensorpack/callbacks/stop_at_nan.h"
@@ -286,6 +287,31 @@ TEST(SharpEdgesTest, ACostThatIsNotFiniteIsToldOnceIfItMayGoOn) {
   const size_t first = log.find("[StopAtNaN] 'cost' is ");
   ASSERT_NE(first, std::string::npos);
   EXPECT_EQ(log.find("[StopAtNaN]", first + 1), std::string::npos);
+}
+
+// A list of one's own means what it says.
+TEST(SharpEdgesTest, ExtraCallbacksThatLeaveOutStopAtNaNAreToldBeforeTraining) {
+  const auto log_of = [](OwnedList<Callback> callbacks,
+                         std::optional<OwnedList<Callback>> extra_callbacks) {
+    SimpleTrainer trainer;
+    trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), linear_cost, SGD({.lr = 0.1}));
+    return stdout_of([&] {
+      trainer.train_with_defaults({.callbacks = std::move(callbacks),
+                                   .extra_callbacks = std::move(extra_callbacks),
+                                   .monitors = OwnedList<MonitorBase>(),
+                                   .steps_per_epoch = 1,
+                                   .max_epoch = 1});
+    });
+  };
+  const auto told = testing::ContainsRegex("StopAtNaN is not among the callbacks.*Epoch 1 ");
+  EXPECT_THAT(log_of({}, OwnedList<Callback>()), told);
+  EXPECT_THAT(log_of({}, OwnedList<Callback>(ProgressBar())), told);
+  EXPECT_THAT(log_of({}, {}), testing::Not(testing::HasSubstr("StopAtNaN")));
+  EXPECT_THAT(log_of({StopAtNaN()}, OwnedList<Callback>()),
+              testing::Not(testing::HasSubstr("StopAtNaN")));
+  EXPECT_THAT(log_of({}, OwnedList<Callback>(
+                             PeriodicCallback(StopAtNaN({.stops = false}), {.every_k_steps = 1}))),
+              testing::Not(testing::HasSubstr("StopAtNaN")));
 }
 
 using CostFunction = at::Tensor (*)(const at::Tensor&, const at::Tensor&);
