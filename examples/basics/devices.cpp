@@ -56,7 +56,7 @@ void on_four_gpus(TrainConfig config) {
 
 // As many as mpirun, torchrun or srun started; or: tp launch -n 4 -- devices processes
 void in_processes() {
-  set_global_seed(7);  // the same order of data everywhere
+  set_global_seed(7);  // the same run every time
   TrainConfig config{
       .model = model(),
       .dataflow = data() | shard() | batch(32),  // every rank takes its own part

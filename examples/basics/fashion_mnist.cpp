@@ -61,7 +61,7 @@ DistributedTrainer make_trainer(const Flags& flags) {
 void train(const Flags& flags) {
   const auto logdir =
       set_logger_dir(flags.logdir, flags.resume ? LogDirAction::kKeep : LogDirAction::kBackup);
-  set_global_seed(flags.seed);  // else a resumed training would go on with other data
+  set_global_seed(flags.seed);  // the same run every time
   TrainConfig config{
       .model = fashion_model(flags.lr),
       .data = QueueInput(FashionMnist("train", {.dir = flags.data}) | shard() | batch(flags.batch)),

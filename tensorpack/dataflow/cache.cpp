@@ -16,18 +16,16 @@ namespace {
 
 class Cache final : public DataFlow {
  public:
-  Cache(DataFlowPtr flow, bool shuffle, uint64_t seed)
-      : flow_(std::move(flow)), shuffle_(shuffle), seed_(seed) {}
+  Cache(DataFlowPtr flow, CacheOptions options)
+      : flow_(std::move(flow)), shuffle_(options.shuffle), seed_(options.seed) {}
 
   void start(int64_t pass) override {
-    if (!is_complete_) read_rest();
+    if (is_of_another_seed()) forget();
+    if (!is_complete_ && (pass > 0 || !points_.empty())) read_rest();
     watch_.look("cache", points_);
+    pass_ = pass;
     position_ = 0;
     order_.clear();
-    if (shuffle_ && pass > 0) {
-      Rng rng(seed_, pass);
-      order_ = random_permutation(std::ssize(points_), rng);
-    }
   }
 
   // In pass 0 datapoints come as soon as the flow has them.
@@ -41,7 +39,7 @@ class Cache final : public DataFlow {
       }
     }
     if (position_ == std::ssize(points_)) return std::nullopt;
-    return points_[order_.empty() ? position_++ : order_[position_++]];
+    return points_[at(position_++)];
   }
 
   int64_t skip(int64_t count) override {
@@ -64,11 +62,33 @@ class Cache final : public DataFlow {
     is_complete_ = true;
   }
 
+  // Whoever looked at the data before the training settled its seed has not seen its data.
+  bool is_of_another_seed() const { return filled_by_ && filled_by_ != seed_in_force(); }
+
+  void forget() {
+    points_.clear();
+    bytes_ = 0;
+    filled_by_.reset();
+    is_complete_ = false;
+    watch_ = {};
+    flow_->start(0);
+  }
+
+  int64_t at(int64_t position) {
+    if (!shuffle_ || pass_ == 0) return position;
+    if (order_.empty()) {
+      Rng rng(seed_.value(), pass_);
+      order_ = random_permutation(std::ssize(points_), rng);
+    }
+    return order_[position];
+  }
+
   // A flow that never ends would take all the memory without a sign.
   void add(DataPoint point) {
     const uint64_t much = host_memory() / 4;
     const bool was_much = bytes_ > much;
     bytes_ += detail::bytes_of(point);
+    if (!filled_by_) filled_by_ = seed_in_force();
     points_.push_back(std::move(point));
     if (was_much || bytes_ <= much) return;
     log::warning(
@@ -79,10 +99,12 @@ class Cache final : public DataFlow {
 
   DataFlowPtr flow_;
   bool shuffle_;
-  uint64_t seed_;
+  StageSeed seed_;
   std::vector<DataPoint> points_;
-  uint64_t bytes_ = 0;  // of them
-  std::vector<int64_t> order_;
+  uint64_t bytes_ = 0;                 // of them
+  std::optional<uint64_t> filled_by_;  // the seed in force when they were read
+  std::vector<int64_t> order_;         // of this pass, once a datapoint was asked for
+  int64_t pass_ = 0;
   int64_t position_ = 0;
   bool is_complete_ = false;
   detail::WriteWatch watch_;
@@ -120,9 +142,7 @@ class CacheToDisk final : public DataFlow {
 }  // namespace
 
 Stage cache(CacheOptions options) {
-  return [=](DataFlowPtr flow) {
-    return std::make_unique<Cache>(std::move(flow), options.shuffle, seed_or_next(options.seed));
-  };
+  return [=](DataFlowPtr flow) { return std::make_unique<Cache>(std::move(flow), options); };
 }
 
 Stage cache_to_disk(std::filesystem::path path) {

@@ -6,8 +6,8 @@
 #include <iterator>
 #include <numeric>
 
+#include "tensorpack/dataflow/detail/pass_rng.h"
 #include "tensorpack/dataflow/detail/total_size.h"
-#include "tensorpack/dataflow/rng.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/string.h"
 
@@ -121,12 +121,12 @@ class Join final : public DataFlow {
 
 class RandomChoose final : public DataFlow {
  public:
-  RandomChoose(Flows flows, std::vector<double> weights, uint64_t seed)
-      : flows_(std::move(flows)), weights_(std::move(weights)), seed_(seed), rng_(seed, 0) {}
+  RandomChoose(Flows flows, std::vector<double> weights, std::optional<uint64_t> seed)
+      : flows_(std::move(flows)), weights_(std::move(weights)), rng_(seed) {}
 
   void start(int64_t pass) override {
     for (const DataFlowPtr& flow : flows_) flow->start(pass);
-    rng_ = Rng(seed_, pass);
+    rng_.start(pass);
     is_at_end_ = false;
   }
 
@@ -143,7 +143,7 @@ class RandomChoose final : public DataFlow {
   size_t choose() {
     constexpr double kScale = 0x1p-53;
     const double total = std::accumulate(weights_.begin(), weights_.end(), 0.0);
-    double place = static_cast<double>(rng_() >> 11) * kScale * total;
+    double place = static_cast<double>((*rng_)() >> 11) * kScale * total;
     for (size_t i = 0; i + 1 < weights_.size(); ++i) {
       place -= weights_[i];
       if (place < 0) return i;
@@ -153,14 +153,13 @@ class RandomChoose final : public DataFlow {
 
   Flows flows_;
   std::vector<double> weights_;
-  uint64_t seed_;
-  Rng rng_;
+  detail::PassRng rng_;
   bool is_at_end_ = false;
 };
 
 class RandomMix final : public DataFlow {
  public:
-  RandomMix(Flows flows, uint64_t seed) : flows_(std::move(flows)), seed_(seed), rng_(seed, 0) {
+  RandomMix(Flows flows, std::optional<uint64_t> seed) : flows_(std::move(flows)), rng_(seed) {
     for (size_t i = 0; i < flows_.size(); ++i) {
       const auto size = flows_[i]->size();
       TP_CHECK(size, "random_mix",
@@ -174,7 +173,7 @@ class RandomMix final : public DataFlow {
 
   void start(int64_t pass) override {
     for (const DataFlowPtr& flow : flows_) flow->start(pass);
-    rng_ = Rng(seed_, pass);
+    rng_.start(pass);
     left_ = sizes_;
   }
 
@@ -210,7 +209,7 @@ class RandomMix final : public DataFlow {
   std::optional<size_t> choose() {
     const int64_t total = std::accumulate(left_.begin(), left_.end(), int64_t{0});
     if (total == 0) return std::nullopt;
-    auto place = static_cast<int64_t>(rng_.below(static_cast<uint64_t>(total)));
+    auto place = static_cast<int64_t>(rng_->below(static_cast<uint64_t>(total)));
     size_t i = 0;
     while (place >= left_[i]) place -= left_[i++];
     --left_[i];
@@ -224,8 +223,7 @@ class RandomMix final : public DataFlow {
   }
 
   Flows flows_;
-  uint64_t seed_;
-  Rng rng_;
+  detail::PassRng rng_;
   std::vector<int64_t> sizes_;
   std::vector<int64_t> left_;  // of each flow
 };
@@ -262,12 +260,11 @@ DataFlowPtr random_choose(OwnedList<DataFlow> flows, RandomChooseOptions options
                                      [](double w) { return w >= 0 && std::isfinite(w); });
   TP_CHECK(are_valid && std::accumulate(weights.begin(), weights.end(), 0.0) > 0, "random_choose",
            "weights must not be negative, and not all 0.");
-  return combine<RandomChoose>("random_choose", std::move(flows), std::move(weights),
-                               seed_or_next(options.seed));
+  return combine<RandomChoose>("random_choose", std::move(flows), std::move(weights), options.seed);
 }
 
 DataFlowPtr random_mix(OwnedList<DataFlow> flows, RandomMixOptions options) {
-  return combine<RandomMix>("random_mix", std::move(flows), seed_or_next(options.seed));
+  return combine<RandomMix>("random_mix", std::move(flows), options.seed);
 }
 
 }  // namespace tensorpack

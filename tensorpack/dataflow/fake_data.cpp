@@ -22,7 +22,7 @@ constexpr int64_t kBlock = 64;
 FakeData::FakeData(std::vector<FakeComponent> components, FakeDataOptions options)
     : components_(std::move(components)),
       options_(options),
-      seed_(seed_or_next(options.seed)),
+      seed_(options.seed),
       generator_(at::detail::createCPUGenerator()) {
   TP_CHECK(options_.size >= 0, "FakeData", "the size must not be negative, got {}.", options_.size);
   for (const FakeComponent& c : components_) {
@@ -37,20 +37,20 @@ FakeData::FakeData(std::vector<FakeComponent> components, FakeDataOptions option
              "the shape [{}] of a component has a negative size. Write out all of them.",
              fmt::join(c.shape, ", "));
   }
-  start(0);
-  if (!options_.random) constant_ = draw();
 }
 
 void FakeData::start(int64_t pass) {
-  pass_seed_ = Rng(seed_, pass)();
+  pass_ = pass;
+  constant_.reset();
   position_ = 0;
 }
 
 std::optional<DataPoint> FakeData::next() {
   if (position_ == options_.size) return std::nullopt;
-  std::optional<DataPoint> point = options_.random ? draw() : constant_;
-  ++position_;
-  return point;
+  const int64_t position = position_++;
+  if (options_.random) return draw(pass_, position);
+  if (!constant_) constant_ = draw(0, 0);
+  return constant_;
 }
 
 int64_t FakeData::skip(int64_t count) {
@@ -62,8 +62,11 @@ int64_t FakeData::skip(int64_t count) {
   return count;
 }
 
-DataPoint FakeData::draw() {
-  if (position_ % kBlock == 0) generator_.set_current_seed(Rng(pass_seed_, position_)());
+DataPoint FakeData::draw(int64_t pass, int64_t position) {
+  if (position % kBlock == 0) {
+    const uint64_t seed_of_pass = Rng(seed_.value(), pass)();
+    generator_.set_current_seed(Rng(seed_of_pass, position)());
+  }
   DataPoint point;
   for (const FakeComponent& c : components_) {
     if (at::isFloatingType(c.dtype)) {

@@ -6,6 +6,7 @@
 #include <initializer_list>
 
 #include "tensorpack/dataflow/dataflow.h"
+#include "tensorpack/utils/seed.h"
 
 namespace tensorpack {
 
@@ -40,14 +41,14 @@ class FakeData final : public DataFlow {
   std::optional<int64_t> size() const override { return options_.size; }
 
  private:
-  DataPoint draw();
+  DataPoint draw(int64_t pass, int64_t position);
 
   std::vector<FakeComponent> components_;
   FakeDataOptions options_;
-  uint64_t seed_;
-  uint64_t pass_seed_ = 0;
+  StageSeed seed_;
+  int64_t pass_ = 0;
   at::Generator generator_;
-  DataPoint constant_;
+  std::optional<DataPoint> constant_;
   int64_t position_ = 0;
 };
 

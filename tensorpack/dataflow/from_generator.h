@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <functional>
 #include <memory>
@@ -10,60 +9,61 @@
 #include <vector>
 
 #include "tensorpack/dataflow/dataflow.h"
-#include "tensorpack/dataflow/detail/write_watch.h"
 #include "tensorpack/dataflow/generator.h"
-#include "tensorpack/utils/error.h"
+#include "tensorpack/dataflow/rng.h"
 
 namespace tensorpack {
 
-/// Yields what a coroutine yields; it is called anew for every pass.
+struct FromGeneratorOptions {
+  /// Where random numbers come from; by default global_seed().
+  std::optional<uint64_t> seed = {};
+};
+
+/// Yields what a coroutine yields; it is called anew for every pass, when its first datapoint is
+/// asked for.
 ///
 ///   FromGenerator([]() -> Generator<DataPoint> { ...; co_yield datapoint(image, label); })
 ///
-/// A callable that takes an argument gets the number of the pass. Exceptions reach the consumer.
+/// A callable that takes an argument gets the number of the pass, or an Rng that is the pass's own,
+/// or both in this order. What torch::rand() and other operators draw in it is the same whenever
+/// the pass is read. Exceptions reach the consumer.
+///
 /// What was yielded belongs to the consumer, who may keep it: every datapoint has tensors of its
 /// own. To write to one that was yielded, and yield it again, is an Error.
 class FromGenerator final : public DataFlow {
  public:
-  using Function = std::function<Generator<DataPoint>(int64_t pass)>;
+  using Function = std::function<Generator<DataPoint>(int64_t pass, Rng& rng)>;
 
-  template <std::invocable<int64_t> F>
-  explicit FromGenerator(F function) : FromGenerator(Function(std::move(function)), 0) {}
+  template <typename F>
+  requires(
+      std::invocable<F&> || std::invocable<F&, int64_t> || std::invocable<F&, Rng&> ||
+      std::invocable<F&, int64_t, Rng&>) explicit FromGenerator(F function,
+                                                                FromGeneratorOptions options = {})
+      : seed_(options.seed ? StageSeed(options.seed) : StageSeed::counted_apart()),
+        state_(std::make_unique<State>(
+            [function = std::move(function)](int64_t pass, Rng& rng) mutable {
+              if constexpr (std::invocable<F&, int64_t, Rng&>) {
+                return function(pass, rng);
+              } else if constexpr (std::invocable<F&, int64_t>) {
+                return function(pass);
+              } else if constexpr (std::invocable<F&, Rng&>) {
+                return function(rng);
+              } else {
+                return function();
+              }
+            })) {}
 
-  template <std::invocable<> F>
-  requires(!std::invocable<F, int64_t>) explicit FromGenerator(F function)
-      : FromGenerator(Function(WithoutPass<F>{std::move(function)}), 0) {}
-
-  void start(int64_t pass) override {
-    generator_ = (*function_)(pass);
-    last_.clear();
-  }
-  std::optional<DataPoint> next() override {
-    std::optional<DataPoint> point = generator_.next();
-    if (point) check_not_rewritten(*point);
-    return point;
-  }
+  void start(int64_t pass) override;
+  std::optional<DataPoint> next() override;
 
  private:
-  template <typename F>
-  struct WithoutPass {
-    F function;
-    Generator<DataPoint> operator()(int64_t /*pass*/) { return function(); }
+  // On the heap: the coroutine refers to the captures of its lambda and to the random numbers,
+  // which therefore must not move.
+  struct State {
+    explicit State(Function f) : function(std::move(f)) {}
+    Function function;
+    std::optional<Rng> rng;
   };
-
-  void check_not_rewritten(const DataPoint& point) {
-    for (size_t i = 0; i < std::min(point.size(), last_.size()); ++i) {
-      TP_CHECK(
-          !point[i].is_same(last_[i].tensor) || detail::version_of(point[i]) == last_[i].version,
-          "FromGenerator",
-          "component {} was written to after it was yielded, and is yielded again: a queue or "
-          "shuffle() that keeps the first datapoint would have the second one in its place. "
-          "Make a new tensor for every datapoint, or yield its clone().",
-          i);
-    }
-    last_.clear();
-    for (const at::Tensor& tensor : point) last_.push_back({tensor, detail::version_of(tensor)});
-  }
 
   // A component as it was when it was yielded.
   struct Yielded {
@@ -71,13 +71,13 @@ class FromGenerator final : public DataFlow {
     int64_t version;
   };
 
-  FromGenerator(Function function, int64_t pass)
-      : function_(std::make_unique<Function>(std::move(function))),
-        generator_((*function_)(pass)) {}
+  void check_not_rewritten(const DataPoint& point);
 
-  // On the heap: the coroutine refers to the captures of its lambda, which therefore must not move.
-  std::unique_ptr<Function> function_;
-  Generator<DataPoint> generator_;
+  StageSeed seed_;
+  std::unique_ptr<State> state_;
+  std::optional<Generator<DataPoint>> generator_;  // from the first datapoint of a pass on
+  int64_t pass_ = 0;
+  int64_t yielded_ = 0;  // in this pass
   std::vector<Yielded> last_;
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/dataflow/interleave.h"
 
+#include "tensorpack/dataflow/detail/draw_scope.h"
+#include "tensorpack/dataflow/detail/part.h"
 #include "tensorpack/dataflow/detail/total_size.h"
 #include "tensorpack/dataflow/prefetch.h"
 #include "tensorpack/utils/error.h"
@@ -15,10 +17,14 @@ DataFlowPtr with_prefetch(DataFlowPtr flow, int64_t capacity) {
 class Interleave final : public DataFlow {
  public:
   Interleave(DataFlowPtr flow, OpenFlow open, InterleaveOptions options)
-      : flow_(std::move(flow)), open_(std::move(open)), options_(options) {}
+      : flow_(std::move(flow)),
+        open_(std::move(open)),
+        options_(options),
+        part_(detail::part_of(*flow_)) {}
 
   void start(int64_t pass) override {
     flows_.clear();
+    opened_ = 0;
     flow_->start(pass);
     pass_ = pass;
     turn_ = 0;
@@ -62,6 +68,8 @@ class Interleave final : public DataFlow {
   DataFlowPtr open_next() {
     const auto point = flow_->next();
     if (!point) return nullptr;
+    const uint64_t seed_of_pass = derive_seed(seed_.value(), static_cast<uint64_t>(pass_));
+    const detail::DrawScope scope(derive_seed(seed_of_pass, part_.number_in_all(opened_++)));
     DataFlowPtr opened = open_(*point);
     TP_CHECK(opened != nullptr, "interleave", "the function that opens flows returned none.");
     opened->start(pass_);
@@ -71,7 +79,10 @@ class Interleave final : public DataFlow {
   DataFlowPtr flow_;
   OpenFlow open_;
   InterleaveOptions options_;
+  detail::Part part_;
+  StageSeed seed_ = StageSeed::counted_apart();
   std::vector<DataFlowPtr> flows_;
+  int64_t opened_ = 0;  // in this pass
   int64_t pass_ = 0;
   size_t turn_ = 0;
   bool has_started_ = false;

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <deque>
 
+#include "tensorpack/dataflow/detail/pass_rng.h"
 #include "tensorpack/dataflow/detail/row_stage.h"
-#include "tensorpack/dataflow/rng.h"
 #include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/utils/error.h"
 
@@ -14,17 +14,15 @@ namespace {
 
 class LocallyShuffle final : public detail::RowStage, public detail::DescribedStage {
  public:
-  LocallyShuffle(DataFlowPtr flow, int64_t buffer_size, LocallyShuffleOptions options,
-                 uint64_t seed)
+  LocallyShuffle(DataFlowPtr flow, int64_t buffer_size, LocallyShuffleOptions options)
       : RowStage(std::move(flow)),
         buffer_size_(buffer_size),
         options_(options),
-        seed_(seed),
-        rng_(seed, 0) {}
+        rng_(options.seed) {}
 
   void start(int64_t pass) override {
     flow().start(pass);
-    rng_ = Rng(seed_, pass);
+    rng_.start(pass);
     buffer_.clear();
     since_shuffle_ = 0;
     ended_ = false;
@@ -63,13 +61,12 @@ class LocallyShuffle final : public detail::RowStage, public detail::DescribedSt
 
   void shuffle() {
     since_shuffle_ = 0;
-    for (size_t i = buffer_.size(); i > 1; --i) std::swap(buffer_[i - 1], buffer_[rng_.below(i)]);
+    for (size_t i = buffer_.size(); i > 1; --i) std::swap(buffer_[i - 1], buffer_[rng_->below(i)]);
   }
 
   int64_t buffer_size_;
   LocallyShuffleOptions options_;
-  uint64_t seed_;
-  Rng rng_;
+  detail::PassRng rng_;
   std::deque<Item> buffer_;
   int64_t since_shuffle_ = 0;
   bool ended_ = false;
@@ -83,8 +80,7 @@ Stage locally_shuffle(int64_t buffer_size, LocallyShuffleOptions options) {
            buffer_size, options.reuse, options.interval);
   if (options.interval == 0) options.interval = std::max<int64_t>(buffer_size / 3, 1);
   return [=](DataFlowPtr flow) {
-    return std::make_unique<LocallyShuffle>(std::move(flow), buffer_size, options,
-                                            seed_or_next(options.seed));
+    return std::make_unique<LocallyShuffle>(std::move(flow), buffer_size, options);
   };
 }
 

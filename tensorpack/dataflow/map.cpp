@@ -14,7 +14,9 @@ namespace {
 class Map : public DataFlow {
  public:
   Map(DataFlowPtr flow, const char* name, detail::MapWork work, MapOptions options)
-      : flow_(std::move(flow)), name_(name), run_(name, std::move(work), options) {}
+      : flow_(std::move(flow)),
+        name_(name),
+        run_(name, std::move(work), options, detail::part_of(*flow_)) {}
 
   void start(int64_t pass) override {
     flow_->start(pass);

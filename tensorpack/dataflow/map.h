@@ -11,7 +11,7 @@ using MapFunction = std::function<std::optional<DataPoint>(DataPoint, Rng&)>;
 
 struct MapOptions {
   OnError on_error = OnError::kThrow;
-  /// Where the random numbers of functions that take an Rng come from; by default global_seed().
+  /// Where the random numbers of functions come from; by default global_seed().
   std::optional<uint64_t> seed = {};
 };
 
@@ -66,7 +66,8 @@ concept MapsDataPoints =
 /// nullopt, and the size of the result is then not known. What it throws reaches the consumer.
 ///
 /// A function that takes an Rng as well gets one of its own for every datapoint, so that what it
-/// draws does not depend on what else was read.
+/// draws does not depend on what else was read. What torch::rand() and other operators draw in a
+/// function, on the CPU, belongs to the datapoint as well.
 ///
 /// A function that drops nothing is not called for datapoints that are skipped: what it returns
 /// should depend on its arguments alone.

@@ -25,10 +25,11 @@ detail::WorkAheadOptions options_for(const ParallelMapOptions& options) {
           .ordered = options.ordered};
 }
 
-std::shared_ptr<detail::MapRunner> runner_for(const detail::MapWork& work,
+std::shared_ptr<detail::MapRunner> runner_for(const DataFlow& flow, const detail::MapWork& work,
                                               const ParallelMapOptions& options) {
   return std::make_shared<detail::MapRunner>(
-      options.name, work, MapOptions{.on_error = options.on_error, .seed = options.seed});
+      options.name, work, MapOptions{.on_error = options.on_error, .seed = options.seed},
+      detail::part_of(flow));
 }
 
 DataFlowPtr parallel(DataFlowPtr flow, std::shared_ptr<detail::MapRunner> run,
@@ -247,7 +248,8 @@ Stage filled_apart(FilledComponent component, FillFunction fill, int64_t size, b
 
 Stage detail::parallel_map_stage(MapWork work, ParallelMapOptions options) {
   return [work = std::move(work), options](DataFlowPtr flow) {
-    return parallel(std::move(flow), runner_for(work, options), options);
+    auto run = runner_for(*flow, work, options);
+    return parallel(std::move(flow), std::move(run), options);
   };
 }
 
@@ -255,7 +257,7 @@ Stage detail::map_and_batch_stage(MapWork work, int64_t size, bool remainder,
                                   ParallelMapOptions options) {
   options.capacity = capacity_of(options.name, size, options.capacity);
   return [work = std::move(work), size, remainder, options](DataFlowPtr flow) -> DataFlowPtr {
-    auto run = runner_for(work, options);
+    auto run = runner_for(*flow, work, options);
     if (!run->keeps_all()) {
       return parallel(std::move(flow), std::move(run), options) |
              batch(size, {.remainder = remainder});
@@ -284,8 +286,9 @@ Stage fill_batch(FilledComponent component, FillFunction fill, int64_t size,
     return std::optional(fill(std::move(point), rng, row));
   }};
   return [=, remainder = options.remainder](DataFlowPtr flow) -> DataFlowPtr {
-    return std::make_unique<MapAndBatch>(std::move(flow), runner_for(work, parallel_options), size,
-                                         remainder, component, options_for(parallel_options));
+    auto run = runner_for(*flow, work, parallel_options);
+    return std::make_unique<MapAndBatch>(std::move(flow), std::move(run), size, remainder,
+                                         component, options_for(parallel_options));
   };
 }
 

@@ -19,6 +19,7 @@ class Shard final : public detail::RowStage,
   Shard(DataFlowPtr flow, int64_t rank, int64_t size, bool equal)
       : RowStage(std::move(flow)), rank_(rank), size_(size), equal_(equal) {
     if (equal_) stats_->leaves_out = this->flow().size().value_or(0) % size_;
+    stats_->part = detail::part_of(this->flow()).part(rank, size);
   }
 
   void start(int64_t pass) override {

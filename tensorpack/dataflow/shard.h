@@ -22,7 +22,9 @@ struct ShardOptions {
 ///   FashionMnist("train") | shard() | shuffle(10'000) | batch(128)
 ///
 /// Early in the pipeline it saves the work of reading what other processes train on. What stands
-/// before it must yield the same in all processes: no shuffle() without a seed.
+/// before it must yield the same in all processes. Stages without a seed of their own do: in a
+/// training they follow from the chief's. Functions of map() and its relatives draw as for the
+/// datapoint before shard(), other numbers in each process.
 Stage shard(ShardOptions options = {});
 
 }  // namespace tensorpack

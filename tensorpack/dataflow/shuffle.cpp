@@ -4,8 +4,8 @@
 #include <map>
 #include <numeric>
 
+#include "tensorpack/dataflow/detail/pass_rng.h"
 #include "tensorpack/dataflow/detail/row_stage.h"
-#include "tensorpack/dataflow/rng.h"
 #include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/string.h"
@@ -15,13 +15,13 @@ namespace {
 
 class Shuffle final : public detail::RowStage, public detail::DescribedStage {
  public:
-  Shuffle(DataFlowPtr flow, int64_t buffer_size, uint64_t seed)
-      : RowStage(std::move(flow)), buffer_size_(buffer_size), seed_(seed), rng_(seed, 0) {}
+  Shuffle(DataFlowPtr flow, int64_t buffer_size, std::optional<uint64_t> seed)
+      : RowStage(std::move(flow)), buffer_size_(buffer_size), rng_(seed) {}
 
   void start(int64_t pass) override {
     flow().start(pass);
     buffer_.clear();
-    rng_ = Rng(seed_, pass);
+    rng_.start(pass);
     read_ = 0;
     ended_ = false;
   }
@@ -40,7 +40,7 @@ class Shuffle final : public detail::RowStage, public detail::DescribedStage {
         slots.push_back(-1 - arrived);
       }
       if (slots.empty()) break;
-      std::swap(slots[rng_.below(slots.size())], slots.back());
+      std::swap(slots[rng_->below(slots.size())], slots.back());
       slots.pop_back();
     }
     read_into(slots, arrived);
@@ -57,7 +57,7 @@ class Shuffle final : public detail::RowStage, public detail::DescribedStage {
   std::optional<Item> next_item() override {
     fill();
     if (buffer_.empty()) return std::nullopt;
-    std::swap(buffer_[rng_.below(buffer_.size())], buffer_.back());
+    std::swap(buffer_[rng_->below(buffer_.size())], buffer_.back());
     Item item = std::move(buffer_.back());
     buffer_.pop_back();
     return item;
@@ -112,8 +112,7 @@ class Shuffle final : public detail::RowStage, public detail::DescribedStage {
   }
 
   int64_t buffer_size_;
-  uint64_t seed_;
-  Rng rng_;
+  detail::PassRng rng_;
   std::vector<Item> buffer_;
   int64_t read_ = 0;  // of the pass
   bool ended_ = false;
@@ -128,14 +127,14 @@ Stage shuffle(ShuffleOptions options) {
         size, "shuffle",
         "the flow does not know its size, so it cannot be shuffled as a whole. Pass the number "
         "of datapoints to keep in memory, for example shuffle(10'000).");
-    return std::make_unique<Shuffle>(std::move(flow), *size, seed_or_next(options.seed));
+    return std::make_unique<Shuffle>(std::move(flow), *size, options.seed);
   };
 }
 
 Stage shuffle(int64_t buffer_size, ShuffleOptions options) {
   TP_CHECK(buffer_size > 0, "shuffle", "the buffer size must be positive, got {}.", buffer_size);
   return [=](DataFlowPtr flow) {
-    return std::make_unique<Shuffle>(std::move(flow), buffer_size, seed_or_next(options.seed));
+    return std::make_unique<Shuffle>(std::move(flow), buffer_size, options.seed);
   };
 }
 

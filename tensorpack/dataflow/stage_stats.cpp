@@ -137,7 +137,10 @@ StatsPtr meter(DataFlowPtr& flow, std::vector<StatsPtr> inputs) {
   }
   stats->data = data_of(*flow, stats->name);
   stats->data_size = flow->size();
-  for (StatsPtr& input : inputs) stats->inputs.push_back(std::move(input));
+  for (StatsPtr& input : inputs) {
+    if (input->part.size > stats->part.size) stats->part = input->part;
+    stats->inputs.push_back(std::move(input));
+  }
   flow = std::make_unique<Metered>(std::move(flow), stats);
   return stats;
 }
@@ -150,6 +153,12 @@ RowSource* row_source_of(DataFlow& flow) {
 std::shared_ptr<const StageStats> stats_of(const DataFlow& flow) {
   const auto* metered = dynamic_cast<const Metered*>(&flow);
   return metered ? metered->stats() : nullptr;
+}
+
+Part part_of(const DataFlow& flow) {
+  if (const auto stats = stats_of(flow)) return stats->part;
+  const auto* counts_itself = dynamic_cast<const ThreadedStage*>(&flow);
+  return counts_itself != nullptr ? counts_itself->stats()->part : Part();
 }
 
 SampleScope::SampleScope(int64_t number)

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tensorpack/dataflow/dataflow.h"
+#include "tensorpack/dataflow/detail/part.h"
 #include "tensorpack/dataflow/stage_report.h"
 
 namespace tensorpack {
@@ -42,6 +43,7 @@ class StageStats {
   int64_t leaves_out = 0;  ///< the same of every pass, where shard() knows it before
 
   std::vector<std::shared_ptr<const StageStats>> inputs;  ///< where its datapoints come from
+  detail::Part part;                                      ///< set before it is used
 
   void count_depth(int64_t depth) {
     depth_sum.fetch_add(depth, std::memory_order_relaxed);

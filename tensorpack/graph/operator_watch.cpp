@@ -69,6 +69,10 @@ WatchScope::WatchScope(std::shared_ptr<OperatorWatch> watch) {
 
 WatchScope::~WatchScope() = default;
 
+WatchInside::WatchInside() { c10::impl::tls_set_dispatch_key_excluded(kWatchKey, false); }
+
+WatchInside::~WatchInside() { c10::impl::tls_set_dispatch_key_excluded(kWatchKey, true); }
+
 struct Unwatched::Guards {
   c10::impl::ExcludeDispatchKeyGuard off{kWatchKey};
 };

@@ -47,6 +47,15 @@ class [[nodiscard]] WatchScope {
   std::unique_ptr<Guards> guards_;
 };
 
+/// Within OperatorWatch::run(): while it lives, watches see what the kernel calls, too.
+class [[nodiscard]] WatchInside {
+ public:
+  WatchInside();
+  ~WatchInside();
+  WatchInside(const WatchInside&) = delete;
+  WatchInside& operator=(const WatchInside&) = delete;
+};
+
 /// While it lives, no watch sees what this thread does.
 class [[nodiscard]] Unwatched {
  public:

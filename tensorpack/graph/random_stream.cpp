@@ -48,6 +48,37 @@ class RandomWatch final : public OperatorWatch {
                                                                  : c10::BackendComponent::CPUBit;
 };
 
+class SeededWatch final : public OperatorWatch {
+ public:
+  explicit SeededWatch(uint64_t seed) : seed_(seed) {}
+
+  void run(const c10::OperatorHandle& op, c10::DispatchKeySet below,
+           torch::jit::Stack* stack) override {
+    if (!draws_random_numbers(op) || DrawFrom::current().defined()) {
+      return pass_on(op, below, stack);
+    }
+    if (const std::optional<size_t> position = generator_argument(op)) {
+      c10::IValue& argument = (*stack)[stack->size() - op.schema().arguments().size() + *position];
+      if (!argument.isNone()) return pass_on(op, below, stack);
+      if (below.has_backend(c10::BackendComponent::CPUBit)) {
+        argument = generator();
+        return pass_on(op, below, stack);
+      }
+    }
+    const WatchInside inside;
+    pass_on(op, below, stack);
+  }
+
+ private:
+  const at::Generator& generator() {
+    if (!generator_.defined()) generator_ = at::detail::createCPUGenerator(seed_);
+    return generator_;
+  }
+
+  uint64_t seed_;
+  at::Generator generator_;
+};
+
 }  // namespace
 
 at::Generator make_generator(c10::Device device, uint64_t seed) {
@@ -94,6 +125,14 @@ DrawFrom::DrawFrom(at::Generator generator) {
   auto& current = ThreadFrame::current().get<CurrentGenerator>();
   outer_ = std::exchange(current.generator, generator);
   watch_.emplace(std::make_shared<RandomWatch>(std::move(generator)));
+}
+
+DrawFromSeed::DrawFromSeed(uint64_t seed)
+    : outer_(std::exchange(ThreadFrame::current().get<CurrentGenerator>().generator, {})),
+      watch_(std::make_shared<SeededWatch>(seed)) {}
+
+DrawFromSeed::~DrawFromSeed() {
+  ThreadFrame::current().get<CurrentGenerator>().generator = std::move(outer_);
 }
 
 DrawFrom::~DrawFrom() {

@@ -7,6 +7,10 @@
 // bits, whatever else draws, and what was drawn can be saved. Operators that take a generator are
 // given it, and recorded with it; for those that take none, the default one has its state while
 // they run.
+//
+// Functions of dataflows draw on several threads at once, from a seed for each datapoint
+// (DrawFromSeed). The default generator is left alone there: others draw from it at the same time.
+// Operators that take no generator are made of ones that do, and are looked into.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -50,6 +54,20 @@ class [[nodiscard]] DrawFrom {
  private:
   at::Generator outer_;
   std::optional<WatchScope> watch_;
+};
+
+/// While it lives, what operators draw on this thread and on the CPU comes from a generator with
+/// this seed, made when the first one draws. Scopes within it of either kind go before it.
+class [[nodiscard]] DrawFromSeed {
+ public:
+  explicit DrawFromSeed(uint64_t seed);
+  ~DrawFromSeed();
+  DrawFromSeed(const DrawFromSeed&) = delete;
+  DrawFromSeed& operator=(const DrawFromSeed&) = delete;
+
+ private:
+  at::Generator outer_;
+  WatchScope watch_;
 };
 
 }  // namespace tensorpack

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <set>
 
+#include "tensorpack/parallel/rank_state.h"
 #include "tensorpack/parallel/tower_exchange.h"
 #include "tensorpack/utils/device.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/seed.h"
 
 namespace tensorpack {
 namespace {
@@ -80,6 +82,8 @@ GraphOptions with_devices(GraphOptions options, const DataParallel& parallel) {
   if (!parallel.devices.list().empty()) options.device = parallel.devices.list()[0];
   if (!parallel.variable_devices.empty()) options.variable_devices = parallel.variable_devices;
   if (parallel.processes) options.rank = parallel.processes->rank();
+  const bool has_others = parallel.processes && parallel.processes->size() > 1;
+  if (has_others) adopt_global_seed(seed_of_chief(*parallel.processes));
   return options;
 }
 

@@ -82,7 +82,8 @@ struct DataParallel {
 /// Throws an Error for what cannot be done together.
 void check(const DataParallel& parallel);
 
-/// What a graph for these towers is made with.
+/// What a graph for these towers is made with. Of several processes, those without a seed take over
+/// the chief's, so that one number repeats the run of all: each calls it at the same time.
 GraphOptions with_devices(GraphOptions options, const DataParallel& parallel);
 
 /// Tower number `index` of the process, in training.

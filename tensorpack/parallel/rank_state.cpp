@@ -7,6 +7,7 @@
 
 #include "tensorpack/checkpoint/generator_state.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/seed.h"
 
 namespace tensorpack {
 namespace {
@@ -44,6 +45,12 @@ void restore_generators_of_rank(const Graph& graph, const StateTexts& states, in
     log::warning("The checkpoint has no random numbers of rank {}: they start anew.", rank);
   }
   restore_generators(graph, own);
+}
+
+uint64_t seed_of_chief(ProcessGroup& processes) {
+  StateTexts own;
+  if (processes.is_chief()) own.emplace("seed", std::to_string(global_seed()));
+  return *parse_seed(share_of_chief(own, processes).at("seed"));
 }
 
 StateTexts share_of_chief(const StateTexts& states, ProcessGroup& processes) {

@@ -16,6 +16,9 @@ StateTexts gather_generators(const Graph& graph, ProcessGroup& processes);
 /// anew, and the log says so.
 void restore_generators_of_rank(const Graph& graph, const StateTexts& states, int rank);
 
+/// The global_seed() of the first process, in all of them. Each calls it at the same time.
+uint64_t seed_of_chief(ProcessGroup& processes);
+
 /// Broadcasts the states of the first process: what the others pass is not looked at.
 StateTexts share_of_chief(const StateTexts& states, ProcessGroup& processes);
 

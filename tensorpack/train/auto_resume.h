@@ -32,9 +32,10 @@ struct AutoResumeOptions {
 /// the config.
 ///
 /// A training that is resumed gives the numbers it would have given without the break, if its
-/// dataflows have fixed seeds. A checkpoint made within an epoch is continued within it. The data
-/// goes on with the first batch that was not used, and callbacks get what they saved
-/// (Callback::save_state()). Throws Error when there is no log directory.
+/// dataflows are made as before: seeds follow from the checkpoint's. A checkpoint made within an
+/// epoch is continued within it. The data goes on with the first batch that was not used, and
+/// callbacks get what they saved (Callback::save_state()). Throws Error when there is no log
+/// directory.
 struct AutoResumeTrainConfig : TrainConfig {
   explicit AutoResumeTrainConfig(TrainConfig config, AutoResumeOptions options = {});
 };

@@ -96,7 +96,7 @@ void check_that_ranks_differ(const InputFeeder::Batch& first, ProcessGroup& proc
   if (std::set<std::string>(sums.begin(), sums.end()).size() > 1) return;
   log::warning(
       "All {} processes begin with the same batch. If they go on like that, they train on the same "
-      "data: put shard() behind the data set, or shuffle with another seed in each.",
+      "data: put shard() behind the data set, or give shuffle() another .seed in each.",
       processes.size());
 }
 

@@ -46,6 +46,9 @@ void check_loop(const TrainOptions& options) {
            options.starting_epoch);
 }
 
+// Under which checkpoints have the seed that the data follows from.
+constexpr const char* kSeed = "seed";
+
 bool stops_at_nan(OwnedList<Callback>& callbacks) {
   return std::any_of(callbacks.begin(), callbacks.end(), [](const Callback& callback) {
     const std::string name = callback.name();  // also of one in a proxy
@@ -213,7 +216,33 @@ void Trainer::restore(SessionInit* init) {
       restore_generators_of_rank(*graph_, *states, processes_->rank());
     }
   }
+  settle_seed(states);
   if (states) callbacks_.load_states(*states, /*has_all=*/is_chief_);
+}
+
+// The checkpoint's, else the chief's: what stands before shard() must come in the same order in all
+// ranks, and in the order that was begun with. One process alone that has no checkpoint draws when
+// it is asked, if it is.
+void Trainer::settle_seed(const std::optional<StateTexts>& saved) {
+  seed_ = TrainingSeed();
+  const bool is_saved = saved && saved->contains(kSeed);
+  if (!is_saved && processes_ == nullptr) return;
+  const std::optional<uint64_t> seed =
+      is_saved ? parse_seed(saved->at(kSeed)) : seed_of_chief(*processes_);
+  TP_CHECK(seed, "restore",
+           "the seed '{}' in the checkpoint is no number. The file is damaged: use another one.",
+           saved->at(kSeed));
+  if (const auto own = seed_.value(); own && *own != *seed) {
+    log::info("The data comes in the order of seed {}, {}, and not of {}, that of this process.",
+              *seed, is_saved ? "the checkpoint's" : "the chief's", *own);
+  }
+  seed_.settle(*seed);
+}
+
+std::map<std::string, std::string> Trainer::callback_states() const {
+  std::map<std::string, std::string> states = callbacks_.save_states();
+  if (const auto seed = seed_.value()) states.emplace(kSeed, std::to_string(*seed));
+  return states;
 }
 
 void Trainer::check_same_graph() {
@@ -304,6 +333,7 @@ void Trainer::main_loop(const TrainOptions& options) {
   call_after("initialize", "main_loop");
   call_once("main_loop");
   check_loop(options);
+  const SeedScope seed_scope(seed_);
   loop_.steps_per_epoch = *options.steps_per_epoch;
   loop_.starting_epoch = options.starting_epoch;
   loop_.starting_step = options.starting_step;

@@ -18,6 +18,7 @@
 #include "tensorpack/callbacks/trainer_base.h"
 #include "tensorpack/session/session_init.h"
 #include "tensorpack/utils/owned_list.h"
+#include "tensorpack/utils/seed.h"
 
 namespace tensorpack {
 
@@ -86,9 +87,8 @@ class Trainer : public TrainerBase {
   void main_loop(const TrainOptions& options);
 
   ReportedScalars reported_scalars() const override;
-  std::map<std::string, std::string> callback_states() const override {
-    return callbacks_.save_states();
-  }
+  /// With the seed that the data follows from.
+  std::map<std::string, std::string> callback_states() const override;
 
  protected:
   /// Has several processes train together, each with a trainer of its own; before anything else.
@@ -106,6 +106,7 @@ class Trainer : public TrainerBase {
 
  private:
   void restore(SessionInit* init);
+  void settle_seed(const std::optional<StateTexts>& saved);
   void check_same_graph();
   void agree_on_loop();
   void begin_fingerprint();
@@ -123,6 +124,7 @@ class Trainer : public TrainerBase {
   Callbacks callbacks_;
   std::optional<SavedProgram> saved_program_;  // that this training is resumed from
   std::set<std::string> called_;
+  TrainingSeed seed_;
   size_t model_variables_ =
       0;  // those made before the callbacks', which the chief's alone may make
 };

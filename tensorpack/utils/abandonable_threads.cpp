@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/seed.h"
 #include "tensorpack/utils/signals.h"
 #include "tensorpack/utils/stop_flag.h"
 #include "tensorpack/utils/thread.h"
@@ -28,13 +29,15 @@ AbandonableThreads::AbandonableThreads(std::string name)
 AbandonableThreads::~AbandonableThreads() { end(); }
 
 void AbandonableThreads::start(std::function<void()> body) {
-  threads_.push_back(start_thread(name_, [state = state_, body = std::move(body)] {
-    const StopScope stop_scope(state->stopping);
-    body();
-    const std::lock_guard lock(state->mutex);
-    ++state->ended;
-    state->has_ended.notify_all();
-  }));
+  threads_.push_back(
+      start_thread(name_, [state = state_, body = std::move(body), seed = SeedScope::current()] {
+        const StopScope stop_scope(state->stopping);
+        const SeedScope seed_scope(seed);
+        body();
+        const std::lock_guard lock(state->mutex);
+        ++state->ended;
+        state->has_ended.notify_all();
+      }));
 }
 
 void AbandonableThreads::request_stop() { state_->stopping = true; }

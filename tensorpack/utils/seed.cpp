@@ -4,13 +4,42 @@
 #include <ATen/Context.h>
 #include <c10/core/GeneratorImpl.h>
 
+#include <atomic>
+#include <charconv>
 #include <mutex>
 #include <random>
+#include <utility>
 
 #include "tensorpack/utils/logger.h"
 
 namespace tensorpack {
+namespace detail {
+
+/// A seed, and how many stages follow from it. There is one for the process, and another one after
+/// each set_global_seed().
+struct SeedSource {
+  SeedSource() = default;
+  explicit SeedSource(uint64_t given) : seed(given), is_known(true), is_set(true) {}
+
+  std::atomic<uint64_t> seed = 0;
+  std::atomic<bool> is_known = false;
+  std::atomic<bool> is_set = false;  // by the user; otherwise it was drawn
+  std::atomic<uint64_t> stages = 0;
+  std::atomic<uint64_t> stages_apart = 0;
+  std::shared_ptr<SeedSource> successor;  // with the mutex: set before this one was known
+
+  void know(uint64_t value, bool set) {
+    seed = value;
+    is_set = set;
+    is_known = true;
+  }
+};
+
+}  // namespace detail
+
 namespace {
+
+using detail::SeedSource;
 
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
 
@@ -20,47 +49,146 @@ std::optional<uint64_t> seed_of_libtorch() {
   return seed == c10::default_rng_seed_val ? std::nullopt : std::optional<uint64_t>(seed);
 }
 
-struct GlobalSeed {
+struct Process {
   std::mutex mutex;
-  std::optional<uint64_t> seed;
-  uint64_t handed_out = 0;
-
-  uint64_t get() {
-    if (seed) return *seed;
-    seed = seed_of_libtorch();
-    if (!seed) {
-      std::random_device device;
-      seed = (uint64_t{device()} << 32) | device();
-      at::manual_seed(*seed);
-    }
-    log::info("Random numbers come from seed {0}. set_global_seed({0}) repeats this run.", *seed);
-    return *seed;
-  }
+  std::shared_ptr<SeedSource> source = std::make_shared<SeedSource>();
 };
 
-GlobalSeed& state() {
-  static GlobalSeed instance;
+Process& process() {
+  static Process instance;
   return instance;
+}
+
+std::shared_ptr<SeedSource> source_of_process() {
+  const std::lock_guard lock(process().mutex);
+  return process().source;
+}
+
+std::optional<TrainingSeed>& seed_of_thread() {
+  thread_local std::optional<TrainingSeed> seed;
+  return seed;
+}
+
+thread_local NestedSeeds* nested_seeds = nullptr;
+
+void tell(uint64_t seed) {
+  log::info("Random numbers come from seed {0}. set_global_seed({0}) repeats this run.", seed);
+}
+
+// The seed of `source`, which is found or drawn if it is not known.
+uint64_t known_or_drawn(SeedSource& source) {
+  if (source.is_known) return source.seed;
+  const std::lock_guard lock(process().mutex);
+  if (source.is_known) return source.seed;
+  const std::optional<uint64_t> user = seed_of_libtorch();
+  if (user) {
+    source.know(*user, /*set=*/true);
+  } else {
+    std::random_device device;
+    source.know((uint64_t{device()} << 32) | device(), /*set=*/false);
+    at::manual_seed(source.seed);
+  }
+  tell(source.seed);
+  return source.seed;
+}
+
+std::shared_ptr<SeedSource> successor_of(const SeedSource& source) {
+  if (source.is_known) return nullptr;
+  const std::lock_guard lock(process().mutex);
+  return source.successor;
 }
 
 }  // namespace
 
+// Stages that were made earlier have not asked for their seed yet: it shall follow from this one,
+// too, and not be that of a later stage.
 void set_global_seed(uint64_t seed) {
-  std::lock_guard lock(state().mutex);
-  state().seed = seed;
-  state().handed_out = 0;
+  const std::lock_guard lock(process().mutex);
+  const auto earlier = std::exchange(process().source, std::make_shared<SeedSource>(seed));
+  if (!earlier->is_known) earlier->successor = process().source;
   at::manual_seed(seed);
 }
 
-uint64_t global_seed() {
-  std::lock_guard lock(state().mutex);
-  return state().get();
+uint64_t global_seed() { return known_or_drawn(*source_of_process()); }
+
+void adopt_global_seed(uint64_t seed) {
+  const std::lock_guard lock(process().mutex);
+  SeedSource& source = *process().source;
+  if (source.is_known || seed_of_libtorch()) return;
+  source.know(seed, /*set=*/false);
+  at::manual_seed(seed);
+  tell(seed);
 }
 
-uint64_t seed_or_next(std::optional<uint64_t> seed) {
-  if (seed) return *seed;
-  std::lock_guard lock(state().mutex);
-  return derive_seed(state().get(), state().handed_out++);
+StageSeed::StageSeed(std::optional<uint64_t> given) : given_(given) {
+  if (!given) *this = counted(/*is_apart=*/false);
+}
+
+StageSeed::StageSeed(std::shared_ptr<SeedSource> source, uint64_t number, bool is_apart)
+    : source_(std::move(source)), number_(number), is_apart_(is_apart) {}
+
+StageSeed StageSeed::counted_apart() { return counted(/*is_apart=*/true); }
+
+StageSeed StageSeed::counted(bool is_apart) {
+  auto source = nested_seeds != nullptr ? nested_seeds->source() : source_of_process();
+  const uint64_t number = is_apart ? source->stages_apart++ : source->stages++;
+  return {std::move(source), number, is_apart};
+}
+
+uint64_t StageSeed::value() const {
+  if (given_) return *given_;
+  const uint64_t base = TrainingSeed::value_of(*source_);
+  return derive_seed(is_apart_ ? derive_seed(base, "apart") : base, number_);
+}
+
+TrainingSeed::TrainingSeed() : source_(source_of_process()) {}
+
+void TrainingSeed::settle(uint64_t seed) {
+  settled_ = seed;
+  if (!source_->is_set) source_->know(seed, /*set=*/false);
+}
+
+std::optional<uint64_t> TrainingSeed::value() const {
+  if (settled_) return settled_;
+  if (source_->is_known) return source_->seed;
+  return std::nullopt;
+}
+
+uint64_t TrainingSeed::value_of(SeedSource& source) {
+  const std::optional<TrainingSeed>& own = seed_of_thread();
+  if (own && own->settled_ && own->source_.get() == &source) return *own->settled_;
+  if (const auto successor = successor_of(source)) {
+    return derive_seed(value_of(*successor), "earlier");
+  }
+  return known_or_drawn(source);
+}
+
+SeedScope::SeedScope(std::optional<TrainingSeed> seed)
+    : outer_(std::exchange(seed_of_thread(), std::move(seed))) {}
+
+SeedScope::~SeedScope() { seed_of_thread() = std::move(outer_); }
+
+std::optional<TrainingSeed> SeedScope::current() { return seed_of_thread(); }
+
+NestedSeeds::NestedSeeds(uint64_t seed) : seed_(seed), outer_(std::exchange(nested_seeds, this)) {}
+
+NestedSeeds::~NestedSeeds() { nested_seeds = outer_; }
+
+std::shared_ptr<SeedSource> NestedSeeds::source() {
+  if (!source_) source_ = std::make_shared<SeedSource>(seed_);
+  return source_;
+}
+
+std::optional<uint64_t> seed_in_force() {
+  return seed_of_thread().value_or(TrainingSeed()).value();
+}
+
+std::optional<uint64_t> parse_seed(std::string_view text) {
+  uint64_t seed = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, seed);
+  if (error != std::errc() || rest != end) return std::nullopt;
+  return seed;
 }
 
 uint64_t mix_bits(uint64_t z) {

@@ -38,6 +38,30 @@ FakeData fake(bool random, int64_t size = 6) {
                   {.size = size, .random = random, .seed = 7});
 }
 
+FromGenerator drawing() {
+  return FromGenerator(
+      [](int64_t pass, Rng& rng) -> Generator<DataPoint> {
+        for (int64_t i = 0; i < 5; ++i) {
+          DataPoint point{torch::full({2}, 10 * pass + static_cast<int64_t>(rng.below(1000))),
+                          torch::rand({2})};
+          co_yield point;
+        }
+      },
+      {.seed = 1});
+}
+
+// Makes a shuffled flow in each pass.
+FromGenerator shuffling() {
+  return FromGenerator(
+      []() -> Generator<DataPoint> {
+        const DataFlowPtr flow = numbers(20) | shuffle();
+        while (auto point = flow->next()) co_yield *point;
+      },
+      {.seed = 1});
+}
+
+DataPoint add_noise(DataPoint point) { return {point[0] + torch::rand({3}), torch::randn({3})}; }
+
 DataPoint add_one(DataPoint point) { return {point[0] + 1}; }
 
 std::optional<DataPoint> keep_even(DataPoint point) {
@@ -66,6 +90,9 @@ TEST_P(DataFlowContractTest, IsDestroyedCleanly) { expect_destroyed_cleanly(GetP
 INSTANTIATE_TEST_SUITE_P(Sources, DataFlowContractTest,
                          testing::Values(Case{"FromList", [] { return own(numbers(7)); }},
                                          Case{"FromGenerator", [] { return own(counting()); }},
+                                         Case{"DrawingGenerator", [] { return own(drawing()); }},
+                                         Case{"ShufflingGenerator",
+                                              [] { return own(shuffling()); }},
                                          Case{"FakeData", [] { return own(fake(true)); }},
                                          Case{"LargeFakeData", [] { return own(fake(true, 180)); }},
                                          Case{"ConstantFakeData", [] { return own(fake(false)); }}),
@@ -76,6 +103,8 @@ DataPoint jitter(DataPoint point, Rng& rng) {
 }
 
 DataFlowPtr open(const DataPoint& point) { return numbers(point[0].item<int64_t>()) | take(100); }
+
+DataFlowPtr open_shuffled(const DataPoint& /*point*/) { return numbers(9) | shuffle(); }
 
 int64_t parity(const DataPoint& point) { return point[0].item<int64_t>() % 2; }
 
@@ -111,6 +140,13 @@ std::vector<Case> stages_with_threads() {
                }},
           Case{"MapAndBatchThatDrops",
                [] { return numbers(10) | map_and_batch(keep_even, 2, {.threads = 3}); }},
+          Case{"NoisyParallelMap",
+               [] { return numbers(9) | parallel_map(add_noise, {.threads = 3, .seed = 1}); }},
+          Case{"InterleaveOfShuffled",
+               [] {
+                 set_global_seed(3);  // there is no other
+                 return numbers(6) | interleave(open_shuffled, {.cycle = 2});
+               }},
           Case{"Interleave", [] { return numbers(6) | interleave(open, {.cycle = 2}); }},
           Case{"InterleaveWithoutThreads",
                [] { return numbers(6) | interleave(open, {.cycle = 3, .prefetch = 0}); }},
@@ -147,6 +183,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"BatchByKeyWithRemainder",
              [] { return numbers(11) | batch_by_key(4, parity, {.remainder = true}); }},
         Case{"PaddedBatch", [] { return numbers(11) | batch(3, {.padding = 0}); }},
+        Case{"NoisyMap", [] { return numbers(9) | map(add_noise, {.seed = 1}); }},
         Case{"RandomMap", [] { return numbers(9) | map(jitter, {.seed = 1}); }},
         Case{"RepeatEach", [] { return numbers(5) | repeat_each(3); }},
         Case{"FixedSize", [] { return numbers(5) | shuffle({.seed = 1}) | fixed_size(7); }},

@@ -72,6 +72,35 @@ TEST(IsEndlessTest, CombinationsEndWithTheirFlows) {
   EXPECT_FALSE(random_choose({numbers(4), endless()})->is_endless());
 }
 
+// Whoever looks at the data before a training has settled its seed has seen other data.
+TEST(CacheTest, IsFilledAgainWhenTheSeedIsSettled) {
+  const auto flow = numbers(30) | shuffle() | cache();
+  TrainingSeed seed;
+  seed.settle(77);
+  const auto of_training = [&] {
+    const SeedScope scope(seed);
+    return values_of_pass(*flow, 0);
+  };
+  const auto looked_at = values(*flow);
+  const auto settled = of_training();
+  EXPECT_NE(settled, looked_at);
+  EXPECT_EQ(of_training(), settled);
+}
+
+// A stage in front of it starts all flows when it is made: before the training has its seed.
+TEST(CacheTest, ReadsNothingBeforeItIsAsked) {
+  int64_t read = 0;
+  const auto counted = [&](DataPoint point) {
+    ++read;
+    return point;
+  };
+  const auto flow = numbers(5) | map(counted) | cache() | repeat();
+  flow->start(0);
+  EXPECT_EQ(read, 0);
+  values(*flow, 12);
+  EXPECT_EQ(read, 5);
+}
+
 TEST(BatchTest, PaddingFillsUpToTheLargest) {
   const auto flow = lengths({1, 3, 2}) | batch(3, {.padding = -1});
   EXPECT_TRUE(

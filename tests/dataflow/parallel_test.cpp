@@ -177,6 +177,31 @@ TEST(ParallelMapTest, RandomNumbersBelongToDatapoints) {
   EXPECT_EQ(values(*parallel), std::vector(whole.begin() + 30, whole.end()));
 }
 
+// Of every kind, while another thread draws from libtorch's default generator.
+TEST(ParallelMapTest, OperatorsDrawForTheirDatapointWhateverTheThreads) {
+  const auto draw = [](DataPoint p) {
+    const at::Tensor x = torch::rand({2}) + torch::randn_like(torch::ones({2}));
+    return DataPoint{p[0], x, torch::dropout(x, 0.5, true), torch::randperm(9)};
+  };
+  const auto serial = collect(*(numbers(40) | map(draw, {.seed = 5})));
+  torch::manual_seed(1);
+  const at::Tensor untouched = torch::rand({100});
+  torch::manual_seed(1);
+  std::vector<at::Tensor> drawn_here;
+  for (const int64_t threads : {1, 4}) {
+    const auto flow = numbers(40) | parallel_map(draw, {.threads = threads, .seed = 5});
+    for (const DataPoint& expected : serial) {
+      EXPECT_TRUE(same(*flow->next(), expected));
+      if (std::ssize(drawn_here) < 100) drawn_here.push_back(torch::rand({}));
+    }
+    flow->start(0);
+    flow->skip(30);
+    EXPECT_TRUE(same(*flow->next(), serial[30]));
+  }
+  EXPECT_TRUE(torch::equal(torch::stack(drawn_here), untouched.narrow(0, 0, 80)));
+  EXPECT_FALSE(same(serial[0], serial[1]));
+}
+
 TEST(ParallelMapTest, SkippedDatapointsAreNotMade) {
   std::atomic<int64_t> made = 0;
   const auto flow = numbers(100) | parallel_map(

@@ -3,7 +3,10 @@
 
 #include <set>
 
+#include "tensorpack/dataflow/batch.h"
 #include "tensorpack/dataflow/map.h"
+#include "tensorpack/dataflow/parallel_map.h"
+#include "tensorpack/dataflow/prefetch.h"
 #include "tensorpack/dataflow/repeat.h"
 #include "tensorpack/dataflow/shard.h"
 #include "tensorpack/dataflow/shuffle.h"
@@ -171,6 +174,51 @@ TEST(ShardTest, EqualPartsCountWhatTheyLeaveOut) {
     const auto whole = numbers(9) | shard({.rank = rank, .size = 3});
     values(*whole);
     EXPECT_EQ(datapoints_left_out(*detail::stats_of(*whole)), 0);
+  }
+}
+
+// As those of the datapoint in front of it, so that it does not matter where shard() stands.
+TEST(ShardTest, RandomNumbersBehindItAreThoseOfTheDatapointsInAllParts) {
+  const auto draw = [](DataPoint p, Rng& rng) {
+    return DataPoint{
+        torch::stack({p[0], torch::scalar_tensor(static_cast<int64_t>(rng.below(1000))),
+                      torch::randint(1000, {})})};
+  };
+  const auto batched = [](DataPoint /*point*/, Rng& rng) {
+    return DataPoint{torch::scalar_tensor(static_cast<int64_t>(rng.below(1'000'000)))};
+  };
+  std::set<int64_t> seen;
+  for (int rank = 0; rank < 3; ++rank) {
+    const Stage part = shard({.rank = rank, .size = 3});
+    const auto before = numbers(12) | map(draw, {.seed = 5}) | part;
+    const auto expected = values(*before);
+    EXPECT_EQ(values(*(numbers(12) | part | map(draw, {.seed = 5}))), expected);
+    EXPECT_EQ(values(*(numbers(12) | part | parallel_map(draw, {.threads = 2, .seed = 5}))),
+              expected);
+    EXPECT_EQ(values(*(numbers(12) | part | map_and_batch(draw, 4, {.threads = 2, .seed = 5}))),
+              expected);
+    const auto skipped = numbers(12) | part | map(draw, {.seed = 5});
+    skipped->skip(2);
+    EXPECT_EQ(values(*skipped), std::vector(expected.begin() + 6, expected.end()));
+    // What stands between changes nothing of it: parts draw other numbers.
+    const auto far = numbers(24) | part | shuffle({.seed = 1}) | batch(2) | repeat(2) |
+                     prefetch(2) | map(batched, {.seed = 6});
+    for (const int64_t value : values(*far)) seen.insert(value);
+  }
+  EXPECT_THAT(seen, SizeIs(3 * 8));
+}
+
+TEST(ShardTest, PartsOfPartsHaveNumbersOfTheirOwn) {
+  const auto draw = [](DataPoint /*point*/, Rng& rng) {
+    return DataPoint{torch::scalar_tensor(static_cast<int64_t>(rng.below(1'000'000)))};
+  };
+  const auto all = values(*(numbers(12) | map(draw, {.seed = 5})));
+  for (int outer = 0; outer < 2; ++outer) {
+    for (int inner = 0; inner < 3; ++inner) {
+      const auto flow = numbers(12) | shard({.rank = outer, .size = 2}) |
+                        shard({.rank = inner, .size = 3}) | map(draw, {.seed = 5});
+      EXPECT_THAT(values(*flow), ElementsAre(all[2 * inner + outer], all[2 * inner + outer + 6]));
+    }
   }
 }
 

@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <sys/mount.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
+#include <regex>
 #include <set>
 #include <string>
 #include <string_view>
@@ -394,6 +397,92 @@ TEST(RanksProcessTest, TheLauncherRestartsAJobWhichEndsWithTheSameWeights) {
     EXPECT_EQ(ended.status, 0) << ended.output;
     expect_same_weights(whole.path(), dir.path());
   }
+}
+
+// Of each step of each rank, as train_child prints it.
+struct Sample {
+  int step = 0;
+  int sample = 0;
+  std::string drawn = {};
+  auto operator<=>(const Sample&) const = default;
+};
+
+// What `size` ranks took, in the order of steps and ranks; of those that are killed, up to the
+// checkpoint before.
+std::vector<Sample> take_samples(int size, const fs::path& dir, int steps, int stop = kNotAtAll,
+                                 const std::string& seed = "none") {
+  const Words command = {TENSORPACK_TRAIN_CHILD, "samples", dir.string(), std::to_string(steps),
+                         std::to_string(stop),   seed};
+  std::vector<Sample> taken;
+  const std::regex line("step ([0-9]+) sample ([0-9]+) (rng [^\n]*)");
+  for (const auto& rank : start_ranks(size, command)) {
+    const Ended ended = wait_for(*rank);
+    EXPECT_EQ(ended.status == 0, stop == kNotAtAll) << ended.output;
+    for (auto i = std::sregex_iterator(ended.output.begin(), ended.output.end(), line);
+         i != std::sregex_iterator(); ++i) {
+      const Sample sample{std::stoi((*i)[1]), std::stoi((*i)[2]), (*i)[3]};
+      if (sample.step < stop) taken.push_back(sample);
+    }
+  }
+  std::sort(taken.begin(), taken.end());
+  return taken;
+}
+
+std::vector<Sample> operator+(std::vector<Sample> a, const std::vector<Sample>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+std::vector<int> numbers_of(const std::vector<Sample>& samples) {
+  std::vector<int> numbers;
+  for (const Sample& sample : samples) numbers.push_back(sample.sample);
+  return numbers;
+}
+
+std::vector<int> each_once() {
+  std::vector<int> numbers(12);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
+std::set<std::string> draws_of(const std::vector<Sample>& samples) {
+  std::set<std::string> draws;
+  for (const Sample& sample : samples) draws.insert(sample.drawn);
+  return draws;
+}
+
+TEST(RanksProcessTest, WithoutASeedEverySampleIsTakenOnceByOneOfTheRanks) {
+  for (const int size : {2, 3}) {
+    const TempDir dir;
+    const auto samples = take_samples(size, dir.path(), 12 / size);
+    EXPECT_THAT(numbers_of(samples), testing::UnorderedElementsAreArray(each_once()));
+    EXPECT_THAT(draws_of(samples), testing::SizeIs(12)) << "ranks draw alike";
+  }
+}
+
+TEST(RanksProcessTest, ASeedThatIsSetWhenTheDataWasMadeCountsForIt) {
+  const TempDir one, other;
+  const auto samples = take_samples(2, one.path(), 6, kNotAtAll, "early");
+  EXPECT_THAT(numbers_of(samples), testing::UnorderedElementsAreArray(each_once()));
+  EXPECT_EQ(take_samples(2, other.path(), 6, kNotAtAll, "early"), samples);
+}
+
+// In the middle of the pass, without a seed; with another number of ranks as well.
+TEST(RanksProcessTest, AResumedTrainingNeitherRepeatsNorLosesSamplesWithoutASeed) {
+  for (const int size : {1, 2}) {
+    const TempDir dir;
+    const int steps = 12 / size;
+    const auto before = take_samples(size, dir.path(), steps, 4);
+    ASSERT_EQ(std::ssize(before), 3 * size);
+    const auto after = take_samples(size, dir.path(), steps);
+    EXPECT_THAT(numbers_of(before + after), testing::UnorderedElementsAreArray(each_once()));
+    EXPECT_THAT(draws_of(before + after), testing::SizeIs(12));
+  }
+  const TempDir dir;
+  const auto by_two = take_samples(2, dir.path(), 9, 4);
+  const auto by_one = take_samples(1, dir.path(), 9);
+  ASSERT_EQ(std::ssize(by_one), 6);
+  EXPECT_EQ(draws_of(by_two + by_one).size(), 12);
 }
 
 TEST(RanksProcessTest, CheckpointsDoNotDependOnHowManyWroteThem) {

@@ -9,6 +9,11 @@
 //                                                         of epoch <-stop>, unless it was started
 //                                                         again
 //   train_child seed <logdir> <seed>|none                 trains it with that seed, or without one
+//   train_child samples <logdir> <steps> <stop> none|early
+//                                                         takes samples of shuffled data without a
+//                                                         seed, or with one that is set when the
+//                                                         data was made; resumes what is there, and
+//                                                         is killed after step <stop>
 //   train_child folds <logdir>                            trains several times, one after the other
 //                                                         and two at once
 //   train_child drift <logdir> <how>                      trains for four epochs as ranks that go
@@ -39,10 +44,12 @@
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/callbacks/trigger.h"
 #include "tensorpack/dataflow/batch.h"
+#include "tensorpack/dataflow/cache.h"
 #include "tensorpack/dataflow/fake_data.h"
 #include "tensorpack/dataflow/from_generator.h"
 #include "tensorpack/dataflow/from_list.h"
 #include "tensorpack/dataflow/map.h"
+#include "tensorpack/dataflow/parallel_map.h"
 #include "tensorpack/dataflow/rng.h"
 #include "tensorpack/dataflow/shard.h"
 #include "tensorpack/dataflow/shuffle.h"
@@ -195,6 +202,51 @@ void train_with_seed(const std::string& seed) {
   launch_train_with_config(network_config({PrintCost()}, 2), SimpleTrainer());
 }
 
+// Prints the sample and the random numbers of every step.
+class PrintSample final : public Callback {
+ public:
+  PrintSample() { set_chief_only(false); }
+  RunArgs before_run(RunContext&) override { return {.fetches = {"x", "rng", "rand"}}; }
+  void after_run(RunContext&, const FetchedValues& values) override {
+    say(fmt::format("step {} sample {} rng {} rand {:a}", global_step(), values[0].item<int64_t>(),
+                    values[1].item<int64_t>(), values[2].item<float>()));
+  }
+};
+
+// Random orders and numbers of every kind, before the ranks part and behind.
+DataFlowPtr samples() {
+  std::vector<DataPoint> points;
+  for (int64_t i = 0; i < 12; ++i) points.push_back({at::scalar_tensor(i, at::kLong)});
+  const auto noise = [](DataPoint point, Rng& rng) {
+    const at::Tensor drawn = at::scalar_tensor(static_cast<int64_t>(rng.below(1 << 30)), at::kLong);
+    return DataPoint{point[0], drawn, at::rand({})};
+  };
+  return FromList(points) | shuffle() | cache({.shuffle = true}) | shard() | shuffle() |
+         parallel_map(noise, {.threads = 2}) | batch(1);
+}
+
+void take_samples(int64_t steps, int64_t stop, bool sets_seed) {
+  DataFlowPtr flow = samples();
+  if (sets_seed) set_global_seed(7);
+  flow->next();  // whoever looks at the data changes nothing of it
+  launch_train_with_config(
+      AutoResumeTrainConfig(
+          {.model = {.inputs = {{"x", {-1}, at::kLong}, {"rng", {-1}, at::kLong}, {"rand", {-1}}},
+                     .build_graph =
+                         [](const at::Tensor& x, const at::Tensor& rng, const at::Tensor& rand) {
+                           return (get_variable("w", {}) * (x + rng + rand)).sum();
+                         },
+                     .optimizer = SGD({.lr = 0.1})},
+           .dataflow = std::move(flow),
+           .callbacks = {PeriodicTrigger(ModelSaver(), {.every_k_steps = 3}), PrintSample(),
+                         Raise(stop, SIGKILL, 0)},
+           .extra_callbacks = OwnedList<Callback>(),
+           .monitors = OwnedList<MonitorBase>(),
+           .steps_per_epoch = steps,
+           .max_epoch = 1}),
+      DistributedTrainer());
+}
+
 // Trains a number to be the target, and prints what it came to.
 void train_fold(double target, const std::shared_ptr<ProcessGroup>& group = nullptr) {
   DistributedTrainer trainer({.processes = group, .graph = {.seed = 1}});
@@ -342,6 +394,8 @@ int main(int argc, char** argv) {
       wait_for_data(words.at(2));
     } else if (words.at(0) == "seed") {
       train_with_seed(words.at(2));
+    } else if (words.at(0) == "samples") {
+      take_samples(std::stoll(words.at(2)), std::stoll(words.at(3)), words.at(4) == "early");
     } else if (words.at(0) == "folds") {
       train_folds();
     } else if (words.at(0) == "drift") {

@@ -6,6 +6,8 @@
 
 #include <set>
 
+#include "tensorpack/utils/abandonable_threads.h"
+
 namespace tensorpack {
 namespace {
 
@@ -20,12 +22,65 @@ TEST(SeedTest, TheGlobalSeedSeedsLibtorchToo) {
 TEST(SeedTest, SeedsThatAreHandedOutRepeatAndDiffer) {
   const auto draw = [] {
     set_global_seed(9);
-    return std::vector<uint64_t>{seed_or_next({}), seed_or_next({}), seed_or_next(3)};
+    const StageSeed stages[] = {{}, {}, StageSeed(3)};
+    return std::vector<uint64_t>{stages[0].value(), stages[1].value(), stages[2].value()};
   };
   const std::vector<uint64_t> first = draw();
   EXPECT_EQ(first, draw());
   EXPECT_NE(first[0], first[1]);
   EXPECT_EQ(first[2], 3U);
+}
+
+TEST(SeedTest, StagesAreNumberedWhenTheyAreMadeAndSeededWhenTheyAreAsked) {
+  set_global_seed(9);
+  const StageSeed first, second;
+  EXPECT_EQ(second.value(), derive_seed(9, 1));
+  EXPECT_EQ(first.value(), derive_seed(9, 0));
+  StageSeed::counted_apart();
+  EXPECT_EQ(StageSeed().value(), derive_seed(9, 2));
+  set_global_seed(10);
+  EXPECT_EQ(first.value(), derive_seed(9, 0)) << "a seed counts for what is made after it";
+}
+
+TEST(SeedTest, ATrainingSettlesTheSeedOfItsOwnThreads) {
+  set_global_seed(9);
+  const StageSeed stage, given(3);
+  TrainingSeed of_checkpoint, of_another;
+  of_checkpoint.settle(4);
+  of_another.settle(5);
+  uint64_t on_thread = 0;
+  {
+    const SeedScope scope(of_checkpoint);
+    EXPECT_EQ(stage.value(), derive_seed(4, 0));
+    EXPECT_EQ(given.value(), 3U);
+    AbandonableThreads threads("reader");
+    threads.start([&] { on_thread = stage.value(); });
+    threads.end();
+    const SeedScope inner(of_another);
+    EXPECT_EQ(stage.value(), derive_seed(5, 0));
+  }
+  EXPECT_EQ(on_thread, derive_seed(4, 0));
+  EXPECT_EQ(stage.value(), derive_seed(9, 0));
+  EXPECT_EQ(global_seed(), 9U) << "what the user has set stays";
+  EXPECT_EQ(of_checkpoint.value(), 4U);
+  EXPECT_EQ(TrainingSeed().value(), 9U);
+}
+
+TEST(SeedTest, StagesThatAreMadeWhileAnotherOneDrawsFollowFromIt) {
+  set_global_seed(9);
+  for (int i = 0; i < 2; ++i) {
+    const NestedSeeds nested(7);
+    EXPECT_EQ(StageSeed().value(), derive_seed(7, 0));
+    EXPECT_EQ(StageSeed().value(), derive_seed(7, 1));
+  }
+  EXPECT_EQ(StageSeed().value(), derive_seed(9, 0));
+}
+
+TEST(SeedTest, SeedsAreReadBack) {
+  EXPECT_EQ(parse_seed("18446744073709551615"), 18446744073709551615U);
+  for (const char* text : {"", "7 ", "-7", "x", "18446744073709551616"}) {
+    EXPECT_EQ(parse_seed(text), std::nullopt) << text;
+  }
 }
 
 TEST(SeedTest, DerivedSeedsAreAllDifferent) {

@@ -4,7 +4,9 @@
 
 #include <string>
 
+#include "tensorpack/dataflow/detail/draw_scope.h"
 #include "tensorpack/dataflow/detail/error_counter.h"
+#include "tensorpack/dataflow/detail/part.h"
 #include "tensorpack/dataflow/map.h"
 
 namespace tensorpack::detail {
@@ -12,10 +14,12 @@ namespace tensorpack::detail {
 /// Calls the function of a map stage, from any thread.
 class MapRunner {
  public:
-  MapRunner(std::string stage, MapWork work, MapOptions options)
+  /// For datapoints of such a part.
+  MapRunner(std::string stage, MapWork work, MapOptions options, Part part)
       : work_(std::move(work)),
         skips_errors_(options.on_error == OnError::kSkip),
-        seed_(seed_or_next(options.seed)),
+        seed_(options.seed),
+        part_(part),
         errors_(std::move(stage)) {}
 
   /// Whether every datapoint has a result, so that none needs to be made to know how many there
@@ -23,7 +27,10 @@ class MapRunner {
   bool keeps_all() const { return work_.keeps_all && !skips_errors_; }
 
   std::optional<DataPoint> operator()(DataPoint point, int64_t pass, int64_t number) {
-    Rng rng(derive_seed(seed_, static_cast<uint64_t>(pass)), number);
+    const uint64_t seed_of_pass = derive_seed(seed_.value(), static_cast<uint64_t>(pass));
+    const int64_t number_in_all = part_.number_in_all(number);
+    Rng rng(seed_of_pass, number_in_all);
+    const DrawScope scope(derive_seed(derive_seed(seed_of_pass, "draws"), number_in_all));
     if (!skips_errors_) return work_.function(std::move(point), rng);
     try {
       return work_.function(std::move(point), rng);
@@ -36,7 +43,8 @@ class MapRunner {
  private:
   MapWork work_;
   bool skips_errors_;
-  uint64_t seed_;
+  StageSeed seed_;
+  Part part_;
   ErrorCounter errors_;
 };
 

@@ -8,21 +8,26 @@
 namespace tensorpack::detail {
 
 PassOrder::PassOrder(int64_t size, bool shuffle, std::optional<uint64_t> seed)
-    : size_(size), shuffle_(shuffle), seed_(seed_or_next(seed)) {
-  start(0);
-}
+    : size_(size), shuffle_(shuffle), seed_(seed) {}
 
 void PassOrder::start(int64_t pass) {
+  pass_ = pass;
   position_ = 0;
-  if (!shuffle_) return;
-  Rng rng(seed_, pass);
-  order_ = random_permutation(size_, rng);
+  order_.clear();
 }
 
 std::optional<int64_t> PassOrder::next() {
   if (position_ == size_) return std::nullopt;
-  const int64_t position = position_++;
-  return shuffle_ ? order_[position] : position;
+  return at(position_++);
+}
+
+int64_t PassOrder::at(int64_t position) {
+  if (!shuffle_) return position;
+  if (order_.empty()) {
+    Rng rng(seed_.value(), pass_);
+    order_ = random_permutation(size_, rng);
+  }
+  return order_[position];
 }
 
 int64_t PassOrder::skip(int64_t count) {

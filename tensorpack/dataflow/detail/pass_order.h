@@ -5,6 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "tensorpack/utils/seed.h"
+
 namespace tensorpack::detail {
 
 /// The order in which the elements of a data set come: as they are, or shuffled anew in each pass.
@@ -24,10 +26,13 @@ class PassOrder {
   int64_t size() const { return size_; }
 
  private:
+  int64_t at(int64_t position);
+
   int64_t size_;
   bool shuffle_;
-  uint64_t seed_;
-  std::vector<int64_t> order_;
+  StageSeed seed_;
+  int64_t pass_ = 0;
+  std::vector<int64_t> order_;  // of this pass, once an element was asked for
   int64_t position_ = 0;
 };
 

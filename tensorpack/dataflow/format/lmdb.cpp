@@ -129,7 +129,7 @@ class Writer {
 
 struct LmdbRecords::Impl {
   Impl(fs::path p, LmdbOptions options)
-      : path(std::move(p)), shuffle(options.shuffle), seed(seed_or_next(options.seed)) {
+      : path(std::move(p)), shuffle(options.shuffle), seed(options.seed) {
     TP_CHECK(fs::exists(path), "LMDB", "there is no '{}'. Check the path.", path.string());
     const unsigned directory = fs::is_directory(path) ? 0 : MDB_NOSUBDIR;
     const unsigned read_ahead = shuffle ? MDB_NORDAHEAD : 0;
@@ -176,12 +176,11 @@ struct LmdbRecords::Impl {
     }
   }
 
-  void start(int64_t pass) {
+  void start(int64_t number) {
+    pass = number;
     position = 0;
     cursor_is_set = false;
-    if (!shuffle) return;
-    Rng rng(seed, pass);
-    order = random_permutation(size, rng);
+    order.clear();
   }
 
   // The next record in the order of the file.
@@ -201,6 +200,10 @@ struct LmdbRecords::Impl {
   }
 
   DataPoint next_shuffled() {
+    if (order.empty()) {
+      Rng rng(seed.value(), pass);
+      order = random_permutation(size, rng);
+    }
     MDB_val key = keys[order[position]];
     MDB_val value;
     check(mdb_get(txn.get(), dbi, &key, &value), "LMDB", path, "read");
@@ -227,7 +230,7 @@ struct LmdbRecords::Impl {
 
   fs::path path;
   bool shuffle;
-  uint64_t seed;
+  StageSeed seed;
   Env env;
   Txn txn;
   std::unique_ptr<MDB_cursor, CloseCursor> cursor;
@@ -235,15 +238,14 @@ struct LmdbRecords::Impl {
   bool has_key_list = false;
   int64_t size = 0;
   std::vector<MDB_val> keys;
-  std::vector<int64_t> order;
+  std::vector<int64_t> order;  // of this pass, once a record was asked for
+  int64_t pass = 0;
   int64_t position = 0;
   bool cursor_is_set = false;
 };
 
 LmdbRecords::LmdbRecords(fs::path path, LmdbOptions options)
-    : impl_(std::make_unique<Impl>(std::move(path), options)) {
-  impl_->start(0);
-}
+    : impl_(std::make_unique<Impl>(std::move(path), options)) {}
 LmdbRecords::LmdbRecords(LmdbRecords&&) noexcept = default;
 LmdbRecords::~LmdbRecords() = default;
 
