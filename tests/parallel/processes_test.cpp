@@ -363,18 +363,28 @@ TEST(ProcessesTest, InferenceOnAllProcessesSeesAllDataOnce) {
   for (const auto& [rank, cost] : costs) EXPECT_NEAR(cost, expected, 1e-5) << rank;
 }
 
-// What the ranks report of 9 samples, of which the last one is wrong, in batches of up to 4.
-std::vector<std::string> validate_nine(int size, int towers, bool equal, double* error,
-                                       double* accuracy, bool knows_size = true) {
+struct Validation {
+  int ranks = 1;
+  int towers = 1;
+  int samples = 9;
+  bool equal = false;      // the shares
+  bool knows_size = true;  // the data
+};
+
+// What the ranks report of samples of which the last one is wrong, in batches of up to 4.
+std::vector<std::string> validate(const Validation& setup, double* error, double* accuracy) {
   std::mutex mutex;
-  return run_ranks(size, 10s, [&](std::shared_ptr<ProcessGroup> group) {
+  return run_ranks(setup.ranks, 10s, [&](std::shared_ptr<ProcessGroup> group) {
     std::vector<DataPoint> points;
-    for (int i = 0; i < 9; ++i) points.push_back({at::full({}, i == 8 ? 1. : 0., at::kFloat)});
+    for (int i = 1; i <= setup.samples; ++i) {
+      points.push_back({at::full({}, i == setup.samples ? 1. : 0., at::kFloat)});
+    }
     DataFlowPtr data = std::make_unique<FromList>(std::move(points));
-    if (!knows_size) {
+    if (!setup.knows_size) {
       data = std::move(data) | filter([](const DataPoint&) { return true; });
     }
-    data = std::move(data) | shard({.rank = group->rank(), .size = size, .equal = equal}) |
+    data = std::move(data) |
+           shard({.rank = group->rank(), .size = setup.ranks, .equal = setup.equal}) |
            batch(4, {.remainder = true});
     DistributedTrainer trainer(with(group));
     trainer.setup_graph(
@@ -393,9 +403,9 @@ std::vector<std::string> validate_nine(int size, int towers, bool equal, double*
     }});
     look.set_chief_only(false);
     trainer.train(
-        {.callbacks = {InferenceRunner(std::move(data),
-                                       {ScalarStats({"accuracy"}), ClassificationError()},
-                                       {.devices = Devices::cpu(towers), .on_all_processes = true}),
+        {.callbacks = {InferenceRunner(
+                           std::move(data), {ScalarStats({"accuracy"}), ClassificationError()},
+                           {.devices = Devices::cpu(setup.towers), .on_all_processes = true}),
                        std::move(look)},
          .steps_per_epoch = 1,
          .max_epoch = 1});
@@ -406,7 +416,7 @@ TEST(ProcessesTest, InferenceOnAllProcessesIsExactForUnevenBatches) {
   for (const int size : {1, 2, 3}) {
     for (const int towers : {1, 2}) {
       double error[3] = {}, accuracy[3] = {};
-      EXPECT_THAT(validate_nine(size, towers, /*equal=*/false, error, accuracy), Each(IsEmpty()));
+      EXPECT_THAT(validate({.ranks = size, .towers = towers}, error, accuracy), Each(IsEmpty()));
       for (int rank = 0; rank < size; ++rank) {
         EXPECT_DOUBLE_EQ(error[rank], 1. / 9) << size << " ranks, " << towers << " towers";
         EXPECT_NEAR(accuracy[rank], 8. / 9, 1e-7) << size << " ranks, " << towers << " towers";
@@ -415,12 +425,24 @@ TEST(ProcessesTest, InferenceOnAllProcessesIsExactForUnevenBatches) {
   }
 }
 
+TEST(ProcessesTest, ARankWithoutAShareReportsWhatTheOthersSaw) {
+  double error[3] = {}, accuracy[3] = {};
+  const std::string log = stdout_of(
+      [&] { EXPECT_THAT(validate({.ranks = 3, .samples = 2}, error, accuracy), Each(IsEmpty())); });
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(error[rank], 0.5);
+    EXPECT_EQ(accuracy[rank], 0.5);
+  }
+  EXPECT_THAT(log, testing::Not(HasSubstr("is empty")));
+}
+
 TEST(ProcessesTest, InferenceOnAllProcessesRefusesASharedPassThatLeavesSomethingOut) {
   for (const bool knows_size : {true, false}) {
     double error[2] = {-1, -1}, accuracy[2] = {-1, -1};
     std::vector<std::string> errors;
-    const std::string log = stdout_of(
-        [&] { errors = validate_nine(2, 1, /*equal=*/true, error, accuracy, knows_size); });
+    const std::string log = stdout_of([&] {
+      errors = validate({.ranks = 2, .equal = true, .knows_size = knows_size}, error, accuracy);
+    });
     EXPECT_THAT(errors, Each(HasSubstr("shard() left 1 datapoint")));
     EXPECT_THAT(errors, Each(HasSubstr("{.equal = false}")));
     // Before the first step where the size of the data is known.
@@ -429,7 +451,7 @@ TEST(ProcessesTest, InferenceOnAllProcessesRefusesASharedPassThatLeavesSomething
   }
   // What can be divided may be.
   double error[3] = {}, accuracy[3] = {};
-  EXPECT_THAT(validate_nine(3, 1, /*equal=*/true, error, accuracy), Each(IsEmpty()));
+  EXPECT_THAT(validate({.ranks = 3, .equal = true}, error, accuracy), Each(IsEmpty()));
   EXPECT_DOUBLE_EQ(error[2], 1. / 9);
 }
 
