@@ -87,7 +87,6 @@ void Callbacks::call_each(const char* name, Method method) {
 
 std::vector<Hook*> Callbacks::hooks() {
   std::vector<Hook*> hooks;
-  guarded_hooks_.clear();
   for (Callback& callback : callbacks_) {
     if (runs_in_chief_alone(callback)) {
       guarded_hooks_.push_back(std::make_unique<GuardedHook>(*this, callback));

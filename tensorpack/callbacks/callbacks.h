@@ -74,8 +74,8 @@ class Callbacks {
 
   OwnedList<Callback> callbacks_;
   bool has_other_processes_ = false;
-  std::set<const Variable*> variables_of_chief_;  // that the others do not have
-  std::vector<std::unique_ptr<Hook>> guarded_hooks_;
+  std::set<const Variable*> variables_of_chief_;      // that the others do not have
+  std::vector<std::unique_ptr<Hook>> guarded_hooks_;  // all that hooks() gave
 };
 
 namespace detail {

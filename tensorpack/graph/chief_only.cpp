@@ -30,12 +30,8 @@ const ChiefOnlyScope*& innermost_scope() {
 }  // namespace
 
 ChiefOnlyScope::ChiefOnlyScope(const std::function<std::string()>& who,
-                               const VariableStore& variables,
-                               const std::set<const Variable*>& own)
-    : who_(who),
-      variables_(variables),
-      own_(own),
-      outer_(std::exchange(innermost_scope(), this)) {}
+                               const VariableStore& variables, const std::set<const Variable*>& own)
+    : who_(who), variables_(variables), own_(own), outer_(std::exchange(innermost_scope(), this)) {}
 
 ChiefOnlyScope::~ChiefOnlyScope() { innermost_scope() = outer_; }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What must be equal in all towers and ranks, and how it is found out that it is not.
+#include "tensorpack/parallel/equal_variables.h"
+
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <atomic>
 #include <mutex>
-#include <optional>
 
 #include "tensorpack/parallel/checksums.h"
-#include "tensorpack/parallel/equal_variables.h"
 #include "tests/distributed/ranks.h"
 #include "tests/parallel/towers.h"
 #include "tests/support/capture.h"
@@ -121,9 +122,10 @@ TEST(EqualTowersTest, ANumberThatOneTowerAloneWasGivenIsAnErrorAtTheEndOfTheEpoc
 }
 
 TEST(EqualTowersTest, ItIsAnErrorWithoutTheBroadcastToo) {
-  EXPECT_ERROR(train_for(SyncMultiGPUTrainerReplicated(Devices::cpu(2), {.sync_every_epoch = false}),
-                         {fill_learning_rate()}),
-               "'tower1/learning_rate' is 0.1");
+  EXPECT_ERROR(
+      train_for(SyncMultiGPUTrainerReplicated(Devices::cpu(2), {.sync_every_epoch = false}),
+                {fill_learning_rate()}),
+      "'tower1/learning_rate' is 0.1");
 }
 
 TEST(EqualTowersTest, WhoSaysThatTowersRoundDifferentlyIsBelieved) {
@@ -139,11 +141,11 @@ TEST(EqualTowersTest, OneSetOfVariablesIsEqualToItself) {
 }
 
 TEST(EqualTowersTest, AssigningReachesAllTowers) {
-  EXPECT_NO_THROW(train_for(SyncMultiGPUTrainerReplicated(Devices::cpu(2)),
-                            {after_step(1, [](Graph& graph) {
-                              const at::Tensor w = graph.variables().at("fc0/W").tensor;
-                              graph.variables().at("fc0/W").assign(w.detach() / 2);
-                            })}));
+  EXPECT_NO_THROW(
+      train_for(SyncMultiGPUTrainerReplicated(Devices::cpu(2)), {after_step(1, [](Graph& graph) {
+                  const at::Tensor w = graph.variables().at("fc0/W").tensor;
+                  graph.variables().at("fc0/W").assign(w.detach() / 2);
+                })}));
 }
 
 TEST(EqualTowersTest, BatchNormAccumulatedGradientsAndTowerVariablesMayDiffer) {
@@ -162,7 +164,8 @@ TEST(EqualTowersTest, BatchNormAccumulatedGradientsAndTowerVariablesMayDiffer) {
 // Differentiates without the library, so that gradients are not averaged.
 class OwnGradients final : public TowerTrainer {
  public:
-  OwnGradients(DataParallel parallel, DataFlowPtr data) : TowerTrainer(std::move(parallel), kSeeded) {
+  OwnGradients(DataParallel parallel, DataFlowPtr data)
+      : TowerTrainer(std::move(parallel), kSeeded) {
     setup_tower(image_inputs(), QueueInput(std::move(data)), cost_of(mlp));
     const auto optimizer = std::make_shared<SGD>(SGDOptions{.lr = 0.1});
     set_train_op(define("train_op", [optimizer](TowerContext& tower) {
@@ -207,7 +210,7 @@ DistributedOptions options_of(const std::shared_ptr<ProcessGroup>& group, int to
 }
 
 void train_as_rank(const std::shared_ptr<ProcessGroup>& group, OwnedList<Callback> callbacks,
-                const DistributedOptions& options, int64_t epochs = 2) {
+                   const DistributedOptions& options, int64_t epochs = 2) {
   DistributedTrainer trainer(options);
   trainer.setup_graph(image_inputs(), QueueInput(part_of_images(*group)), cost_of(mlp),
                       SGD({.lr = 0.1}));
@@ -228,8 +231,8 @@ TEST(EqualRanksTest, ANumberThatOneRankAloneWasGivenIsAnErrorInAll) {
   Job ranks(3);
   ranks.run([](const auto& group) {
     train_as_rank(group, {in_all_ranks(after_step(2, [rank = group->rank()](Graph& graph) {
-                 if (rank == 1) graph.variables().at("learning_rate").tensor.fill_(0.5);
-               }))});
+                    if (rank == 1) graph.variables().at("learning_rate").tensor.fill_(0.5);
+                  }))});
   });
   EXPECT_THAT(ranks.errors,
               Each(AllOf(HasSubstr("ranks differ at the end of epoch 1 in what must be equal: "
@@ -242,10 +245,10 @@ TEST(EqualRanksTest, AnyBitOfAWeightCounts) {
   ranks.run([](const auto& group) {
     // After the last step of the epoch, so that nothing follows from it.
     train_as_rank(group, {in_all_ranks(after_step(3, [rank = group->rank()](Graph& graph) {
-                 const at::NoGradGuard no_grad;
-                 const at::Tensor w = graph.variables().at("fc0/W").tensor;
-                 if (rank == 1) w[7][100].mul_(1.0000002);
-               }))});
+                    const at::NoGradGuard no_grad;
+                    const at::Tensor w = graph.variables().at("fc0/W").tensor;
+                    if (rank == 1) w[7][100].mul_(1.0000002);
+                  }))});
   });
   EXPECT_THAT(ranks.errors, Each(HasSubstr("'fc0/W' is a tensor with checksum")));
 }
@@ -272,10 +275,14 @@ TEST(EqualRanksTest, WhoSaysThatRanksRoundDifferentlyIsBelieved) {
   ranks.run([](const auto& group) {
     DistributedOptions options = options_of(group);
     options.check_equal = false;
-    train_as_rank(group, {in_all_ranks(after_step(2, [rank = group->rank()](Graph& graph) {
-                 if (rank == 1) graph.variables().at("learning_rate").tensor.fill_(0.5);
-               }))},
-               options);
+    train_as_rank(
+        group,
+        {in_all_ranks(after_step(2,
+                                 [rank = group->rank()](Graph& graph) {
+                                   if (rank == 1)
+                                     graph.variables().at("learning_rate").tensor.fill_(0.5);
+                                 }))},
+        options);
   });
   EXPECT_THAT(ranks.errors, Each(IsEmpty()));
 }
@@ -290,23 +297,47 @@ TEST(ChiefOnlyTest, AssigningIsAnErrorThatNamesVariableAndCallbackInEveryMethod)
   for (const char* method : {"before_train", "before_epoch", "before_run", "after_run",
                              "trigger_step", "after_epoch", "trigger", "after_triggers"}) {
     Job ranks(2);
-    ranks.run([&](const auto& group) {
-      train_as_rank(group, {CallIn(method, assign_learning_rate)});
-    });
+    ranks.run(
+        [&](const auto& group) { train_as_rank(group, {CallIn(method, assign_learning_rate)}); });
     EXPECT_THAT(ranks.errors, Each(AllOf(HasSubstr("[assign] 'learning_rate' is set by CallIn"),
                                          HasSubstr(".decided_by_chief = true"))))
         << method;
   }
 }
 
+// A trainer may have several groups of hooks, each of all callbacks.
+TEST(ChiefOnlyTest, HooksThatWereTakenStayValidWhenOthersAreTaken) {
+  std::atomic<int> runs = 0;
+  class TwoGroups final : public SingleCostTrainer {
+   public:
+    using SingleCostTrainer::SingleCostTrainer;
+
+   protected:
+    void initialize_hooks() override {
+      SingleCostTrainer::initialize_hooks();
+      callbacks().hooks();
+    }
+  };
+  Job ranks(2);
+  ranks.run([&](const auto& group) {
+    TwoGroups trainer(distributed(options_of(group)));
+    trainer.setup_graph(image_inputs(), QueueInput(part_of_images(*group)), cost_of(mlp),
+                        SGD({.lr = 0.1}));
+    trainer.train({.callbacks = {CallIn("after_run", [&](Callback&) { ++runs; })},
+                   .steps_per_epoch = 4,
+                   .max_epoch = 1});
+  });
+  EXPECT_THAT(ranks.errors, Each(IsEmpty()));
+  EXPECT_EQ(runs, 4);
+}
+
 TEST(ChiefOnlyTest, SchedulingTheCallbackIsNoWayAround) {
   Job ranks(2);
   ranks.run([](const auto& group) {
     train_as_rank(group,
-               {PeriodicTrigger(CallIn("trigger", assign_learning_rate), {.every_k_steps = 2})});
+                  {PeriodicTrigger(CallIn("trigger", assign_learning_rate), {.every_k_steps = 2})});
   });
-  EXPECT_THAT(ranks.errors,
-              Each(HasSubstr("'learning_rate' is set by PeriodicTrigger(CallIn)")));
+  EXPECT_THAT(ranks.errors, Each(HasSubstr("'learning_rate' is set by PeriodicTrigger(CallIn)")));
 }
 
 TEST(ChiefOnlyTest, SettingAHyperParameterIsAnErrorThatNamesIt) {
@@ -315,11 +346,12 @@ TEST(ChiefOnlyTest, SettingAHyperParameterIsAnErrorThatNamesIt) {
     Job ranks(2);
     ranks.run([&](const auto& group) {
       train_as_rank(group, {CallIn("trigger", [&](Callback& self) {
-                   AnyHyperParam param = is_variable ? AnyHyperParam("learning_rate")
-                                                     : AnyHyperParam(ObjAttrParam("noise", noise));
-                   param->setup(self.graph());
-                   param->set_value(0.5);
-                 })});
+                      AnyHyperParam param = is_variable
+                                                ? AnyHyperParam("learning_rate")
+                                                : AnyHyperParam(ObjAttrParam("noise", noise));
+                      param->setup(self.graph());
+                      param->set_value(0.5);
+                    })});
     });
     EXPECT_THAT(ranks.errors, Each(HasSubstr(is_variable ? "[assign] 'learning_rate' is set by"
                                                          : "[set_value] 'noise' is set by")));
@@ -355,8 +387,7 @@ class CountInVariable final : public Callback {
 TEST(ChiefOnlyTest, WhatTheChiefAloneHasAndWhatComesAfterTrainingMayBeAssigned) {
   Job ranks(2);
   ranks.run([](const auto& group) {
-    train_as_rank(group,
-               {CountInVariable(), CallIn("after_train", assign_learning_rate)});
+    train_as_rank(group, {CountInVariable(), CallIn("after_train", assign_learning_rate)});
   });
   EXPECT_THAT(ranks.errors, Each(IsEmpty()));
 }
@@ -364,11 +395,11 @@ TEST(ChiefOnlyTest, WhatTheChiefAloneHasAndWhatComesAfterTrainingMayBeAssigned) 
 TEST(ChiefOnlyTest, AnotherGraphOfTheCallbackIsItsOwn) {
   Job ranks(2);
   ranks.run([](const auto& group) {
-    train_as_rank(group, {CallIn("trigger", [](Callback&) {
-                    Graph graph;
-                    graph.create_variable("learning_rate", {}, {}, c10::kCPU)
-                        .assign(at::full({}, 0.5));
-                  })});
+    train_as_rank(
+        group, {CallIn("trigger", [](Callback&) {
+          Graph graph;
+          graph.create_variable("learning_rate", {}, {}, c10::kCPU).assign(at::full({}, 0.5));
+        })});
   });
   EXPECT_THAT(ranks.errors, Each(IsEmpty()));
 }
@@ -379,8 +410,7 @@ TEST(ChiefOnlyTest, InAllRanksAndInOneProcessAssigningIsAllowed) {
     train_as_rank(group, {in_all_ranks(CallIn("trigger", assign_learning_rate))});
   });
   EXPECT_THAT(ranks.errors, Each(IsEmpty()));
-  EXPECT_NO_THROW(train_for(SimpleTrainer(kSeeded),
-                            {CallIn("trigger", assign_learning_rate)}));
+  EXPECT_NO_THROW(train_for(SimpleTrainer(kSeeded), {CallIn("trigger", assign_learning_rate)}));
 }
 
 // ---- decided by the chief
@@ -388,7 +418,8 @@ TEST(ChiefOnlyTest, InAllRanksAndInOneProcessAssigningIsAllowed) {
 // Reports a scalar in the chief alone, as InferenceRunner does.
 CallbackFactory report_error() {
   return CallbackFactory({.trigger = [](Callback& self) {
-    self.trainer().monitors().put_scalar("error", self.epoch_num() < 3 ? 1.0 / self.epoch_num() : 1);
+    self.trainer().monitors().put_scalar("error",
+                                         self.epoch_num() < 3 ? 1.0 / self.epoch_num() : 1);
   }});
 }
 
@@ -408,12 +439,12 @@ TEST(DecidedByChiefTest, AScheduleMayDependOnWhatTheChiefAloneReports) {
       const std::lock_guard lock(mutex);
       rates[group->rank()] = self.graph().variables().at("learning_rate").tensor.item().toDouble();
     }}));
-    train_as_rank(group,
-               {report_error(),
-                HyperParamSetterWithFunc("learning_rate", halve_on_plateau,
-                                         {.decided_by_chief = true}),
-                std::move(look)},
-               options_of(group), /*epochs=*/4);
+    train_as_rank(
+        group,
+        {report_error(),
+         HyperParamSetterWithFunc("learning_rate", halve_on_plateau, {.decided_by_chief = true}),
+         std::move(look)},
+        options_of(group), /*epochs=*/4);
   });
   EXPECT_THAT(ranks.errors, Each(IsEmpty()));
   ASSERT_EQ(rates.size(), 3U);
@@ -424,7 +455,7 @@ TEST(DecidedByChiefTest, MonitorsOfOtherRanksSayThatTheChiefHasTheScalar) {
   Job ranks(2);
   ranks.run([](const auto& group) {
     train_as_rank(group,
-               {report_error(), HyperParamSetterWithFunc("learning_rate", halve_on_plateau)});
+                  {report_error(), HyperParamSetterWithFunc("learning_rate", halve_on_plateau)});
   });
   EXPECT_THAT(ranks.errors[1], AllOf(HasSubstr("no scalar named 'error' has been reported in rank "
                                                "1"),
