@@ -31,7 +31,7 @@ ImageAugmentor RandomCropRandomShape(RandomCropRandomShapeOptions options);
 struct GoogleNetRandomCropAndResizeOptions {
   int64_t size = 224;  ///< edge of the square that comes out
   AreaCropOptions crop = {};
-  Interpolation interpolation = Interpolation::kCubic;
+  Interpolation interpolation = Interpolation::kLinear;
 };
 
 /// A part of random area and shape (see random_area_crop()), resized to a square.

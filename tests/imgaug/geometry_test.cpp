@@ -326,6 +326,17 @@ TEST(CropTest, GoogleNetGivesSquares) {
   EXPECT_ERROR(GoogleNetRandomCropAndResize({.crop = {.area = {0.5, 2}}}), "0.5 to 2");
 }
 
+// As Tensorpack does, unless told otherwise.
+TEST(CropTest, GoogleNetInterpolatesLinearly) {
+  const auto image = counting_image(11, 20);
+  const auto made = [&](const GoogleNetRandomCropAndResizeOptions& options) {
+    return drawn(GoogleNetRandomCropAndResize(options), image).apply_image(image);
+  };
+  const at::Tensor linear = made({.size = 7, .interpolation = Interpolation::kLinear});
+  EXPECT_TRUE(at::equal(made({.size = 7}), linear));
+  EXPECT_FALSE(at::equal(made({.size = 7, .interpolation = Interpolation::kCubic}), linear));
+}
+
 TEST(CutoutTest, PaintsARectangleOfTheRightSize) {
   const auto image = at::ones({6, 8, 3}, at::kByte);
   std::set<int64_t> areas;
