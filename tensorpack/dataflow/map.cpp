@@ -7,6 +7,7 @@
 #include "tensorpack/dataflow/detail/work_ahead.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/error_context.h"
+#include "tensorpack/utils/logger.h"
 
 namespace tensorpack {
 namespace {
@@ -94,17 +95,23 @@ Stage detail::map_stage(MapWork work, MapOptions options) {
   };
 }
 
-Stage map_component(size_t index, std::function<at::Tensor(at::Tensor)> function,
-                    MapOptions options) {
-  TP_CHECK(function != nullptr, "map_component",
+Stage detail::map_component_stage(size_t index, ComponentWork work, MapOptions options) {
+  TP_CHECK(work.function != nullptr, "map_component",
            "the function is empty. Pass one from tensors to tensors.");
-  return stage_of<MapComponent>(
-      "map_component",
-      [index, function = std::move(function)](DataPoint point) {
-        point[index] = function(std::move(point[index]));
-        return point;
-      },
-      options);
+  const auto map = [index, work](DataPoint point) -> std::optional<DataPoint> {
+    point[index] = work.function(std::move(point[index]));
+    if (point[index].defined()) return point;
+    if (work.keeps_all) {
+      log::warning_once(
+          "[map_component] the function returned an undefined tensor, and the datapoint was "
+          "dropped: the size of the flow is wrong, and a training that is resumed within a pass "
+          "goes on elsewhere. Have it return std::optional<Tensor>.");
+    }
+    return std::nullopt;
+  };
+  return [work = MapWork{map_work(map).function, work.keeps_all}, options](DataFlowPtr flow) {
+    return std::make_unique<MapComponent>(std::move(flow), "map_component", work, options);
+  };
 }
 
 Stage filter(std::function<bool(const DataPoint&)> keep) {

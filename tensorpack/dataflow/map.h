@@ -76,9 +76,44 @@ Stage map(Function function, MapOptions options = {}) {
   return detail::map_stage(detail::map_work(std::move(function)), options);
 }
 
-/// Applies `function`, from tensor to tensor, to the component at place `index`.
-Stage map_component(size_t index, std::function<at::Tensor(at::Tensor)> function,
-                    MapOptions options = {});
+namespace detail {
+
+/// From tensors to tensors; undefined drops the datapoint.
+struct ComponentWork {
+  std::function<at::Tensor(at::Tensor)> function;
+  bool keeps_all = true;  ///< whether it says that it never drops a datapoint
+};
+
+template <typename Function>
+ComponentWork component_work(Function function) {
+  if constexpr (IsStdFunction<Function>::value) {
+    if (function == nullptr) return {};
+  }
+  if constexpr (std::convertible_to<std::invoke_result_t<Function&, at::Tensor>, at::Tensor>) {
+    return {std::move(function)};
+  } else {
+    return {[function = std::move(function)](at::Tensor tensor) mutable {
+              std::optional<at::Tensor> mapped = function(std::move(tensor));
+              return mapped ? std::move(*mapped) : at::Tensor();
+            },
+            /*keeps_all=*/false};
+  }
+}
+
+Stage map_component_stage(size_t index, ComponentWork work, MapOptions options);
+
+}  // namespace detail
+
+/// Applies `function`, from tensor to tensor, to the component at place `index`. Where it returns
+/// an undefined tensor, the datapoint is dropped.
+///
+/// One that drops datapoints should return std::optional<Tensor>: then the size of the result is
+/// not known, and what is skipped is counted exactly. Otherwise the size counts what is dropped,
+/// and a warning tells of it.
+template <std::invocable<at::Tensor> Function>
+Stage map_component(size_t index, Function function, MapOptions options = {}) {
+  return detail::map_component_stage(index, detail::component_work(std::move(function)), options);
+}
 
 /// Keeps the datapoints for which `keep` is true.
 Stage filter(std::function<bool(const DataPoint&)> keep);

@@ -169,7 +169,8 @@ TEST_F(BadInputTest, FunctionsThatAreEmptyAreFoundWhenTheStageIsMade) {
   EXPECT_ERROR(map(Map()), "[map] the function is empty.");
   EXPECT_ERROR(parallel_map(Map()), "[map] the function is empty.");
   EXPECT_ERROR(map_and_batch(MapFunction(), 2), "[map] the function is empty.");
-  EXPECT_ERROR(map_component(0, {}), "[map_component] the function is empty.");
+  EXPECT_ERROR(map_component(0, std::function<at::Tensor(at::Tensor)>()),
+               "[map_component] the function is empty.");
   EXPECT_ERROR(filter({}), "[filter] the function is empty.");
   EXPECT_ERROR(fill_batch({.shape = {2}}, {}, 2), "[fill_batch] the function is empty.");
   EXPECT_ERROR(batch_by_key(2, {}), "[batch_by_key] the function is empty.");

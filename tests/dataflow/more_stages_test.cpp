@@ -72,6 +72,30 @@ TEST(IsEndlessTest, CombinationsEndWithTheirFlows) {
   EXPECT_FALSE(random_choose({numbers(4), endless()})->is_endless());
 }
 
+// As Tensorpack's function that returns None.
+TEST(MapComponentTest, AnUndefinedTensorDropsTheDatapoint) {
+  const auto odd_ones = [](const at::Tensor& t) {
+    return t.item<int64_t>() % 2 == 1 ? t * 10 : at::Tensor();
+  };
+  std::vector<int64_t> mapped;
+  const std::string log = stdout_of([&] {
+    const auto flow = numbers(6) | map_component(0, odd_ones);
+    EXPECT_EQ(flow->size(), 6);
+    mapped = values(*flow);
+  });
+  EXPECT_THAT(mapped, ElementsAre(10, 30, 50));
+  EXPECT_THAT(log, HasSubstr("[map_component] the function returned an undefined tensor"));
+
+  const auto told = [&](at::Tensor t) {
+    t = odd_ones(t);
+    return t.defined() ? std::optional<at::Tensor>(t) : std::nullopt;
+  };
+  const auto flow = numbers(6) | map_component(0, told);
+  EXPECT_EQ(flow->size(), std::nullopt);
+  EXPECT_EQ(flow->skip(2), 2);
+  EXPECT_THAT(values(*flow), ElementsAre(50));
+}
+
 // Whoever looks at the data before a training has settled its seed has seen other data.
 TEST(CacheTest, IsFilledAgainWhenTheSeedIsSettled) {
   const auto flow = numbers(30) | shuffle() | cache();
