@@ -3,12 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <map>
 
 #include "tensorpack/dataflow/detail/batch_count.h"
 #include "tensorpack/dataflow/detail/collate.h"
 #include "tensorpack/dataflow/detail/padding.h"
 #include "tensorpack/dataflow/detail/row_source.h"
+#include "tensorpack/dataflow/detail/write_watch.h"
 #include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/error_context.h"
@@ -35,6 +37,7 @@ class Batch final : public DataFlow, public detail::ThreadedStage, public detail
   void start(int64_t pass) override {
     flow_->start(pass);
     read_ = 0;
+    reuse_.forget();
   }
 
   std::optional<DataPoint> next() override {
@@ -84,6 +87,7 @@ class Batch final : public DataFlow, public detail::ThreadedStage, public detail
     while (std::ssize(points) < size_) {
       auto point = read();
       if (!point) break;
+      reuse_.look(*point);
       points.push_back(std::move(*point));
     }
     if (!makes_batch(std::ssize(points))) return std::nullopt;
@@ -120,7 +124,8 @@ class Batch final : public DataFlow, public detail::ThreadedStage, public detail
   int64_t size_;
   BatchOptions options_;
   detail::BatchCount count_{.size = size_, .remainder = options_.remainder};
-  int64_t read_ = 0;  // datapoints of the pass
+  int64_t read_ = 0;                              // datapoints of the pass
+  detail::ReuseWatch reuse_{"batch", size_ - 1};  // of datapoints that wait for their padding
   detail::StatsPtr stats_ = std::make_shared<StageStats>("Batch", 0, 0);
 };
 
@@ -136,10 +141,12 @@ class BatchByKey final : public DataFlow, public detail::DescribedStage {
   void start(int64_t pass) override {
     flow_->start(pass);
     waiting_.clear();
+    reuse_.forget();
   }
 
   std::optional<DataPoint> next() override {
     while (auto point = flow_->next()) {
+      reuse_.look(*point);
       const Key key = key_(*point);
       std::vector<DataPoint>& points = waiting_[key];
       points.push_back(std::move(*point));
@@ -164,6 +171,7 @@ class BatchByKey final : public DataFlow, public detail::DescribedStage {
   KeyFunction key_;
   BatchOptions options_;
   Waiting waiting_;
+  detail::ReuseWatch reuse_{"batch_by_key", std::numeric_limits<int64_t>::max()};
 };
 
 Stage by_key(const char* where, int64_t size, BatchByKey::KeyFunction key, BatchOptions options) {

@@ -2,6 +2,7 @@
 #include "tensorpack/dataflow/cache.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "tensorpack/dataflow/detail/bytes_of.h"
 #include "tensorpack/dataflow/detail/write_watch.h"
@@ -35,7 +36,7 @@ class Cache final : public DataFlow {
       if (point) {
         add(std::move(*point));
       } else {
-        is_complete_ = true;
+        complete();
       }
     }
     if (position_ == std::ssize(points_)) return std::nullopt;
@@ -59,7 +60,12 @@ class Cache final : public DataFlow {
   // The flow has stood in pass 0 ever since it was made.
   void read_rest() {
     while (auto point = flow_->next()) add(std::move(*point));
+    complete();
+  }
+
+  void complete() {
     is_complete_ = true;
+    reuse_.forget();
   }
 
   // Whoever looked at the data before the training settled its seed has not seen its data.
@@ -70,6 +76,7 @@ class Cache final : public DataFlow {
     bytes_ = 0;
     filled_by_.reset();
     is_complete_ = false;
+    reuse_.forget();
     watch_ = {};
     flow_->start(0);
   }
@@ -87,6 +94,7 @@ class Cache final : public DataFlow {
   void add(DataPoint point) {
     const uint64_t much = host_memory() / 4;
     const bool was_much = bytes_ > much;
+    reuse_.look(point);
     bytes_ += detail::bytes_of(point);
     if (!filled_by_) filled_by_ = seed_in_force();
     points_.push_back(std::move(point));
@@ -108,6 +116,7 @@ class Cache final : public DataFlow {
   int64_t position_ = 0;
   bool is_complete_ = false;
   detail::WriteWatch watch_;
+  detail::ReuseWatch reuse_{"cache", std::numeric_limits<int64_t>::max()};
 };
 
 class CacheToDisk final : public DataFlow {

@@ -6,9 +6,9 @@
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "tensorpack/dataflow/dataflow.h"
+#include "tensorpack/dataflow/detail/write_watch.h"
 #include "tensorpack/dataflow/generator.h"
 #include "tensorpack/dataflow/rng.h"
 
@@ -65,20 +65,12 @@ class FromGenerator final : public DataFlow {
     std::optional<Rng> rng;
   };
 
-  // A component as it was when it was yielded.
-  struct Yielded {
-    at::Tensor tensor;
-    int64_t version;
-  };
-
-  void check_not_rewritten(const DataPoint& point);
-
   StageSeed seed_;
   std::unique_ptr<State> state_;
   std::optional<Generator<DataPoint>> generator_;  // from the first datapoint of a pass on
   int64_t pass_ = 0;
   int64_t yielded_ = 0;  // in this pass
-  std::vector<Yielded> last_;
+  detail::ReuseWatch reuse_{"FromGenerator", /*kept=*/1};
 };
 
 }  // namespace tensorpack

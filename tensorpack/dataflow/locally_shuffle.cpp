@@ -15,13 +15,14 @@ namespace {
 class LocallyShuffle final : public detail::RowStage, public detail::DescribedStage {
  public:
   LocallyShuffle(DataFlowPtr flow, int64_t buffer_size, LocallyShuffleOptions options)
-      : RowStage(std::move(flow)),
+      : RowStage(std::move(flow), "locally_shuffle", buffer_size),
         buffer_size_(buffer_size),
         options_(options),
         rng_(options.seed) {}
 
   void start(int64_t pass) override {
     flow().start(pass);
+    keep_none();
     rng_.start(pass);
     buffer_.clear();
     since_shuffle_ = 0;

@@ -145,6 +145,7 @@ class MapAndBatch final : public DataFlow,
     rows_.start(pass);
     batches_ = std::make_shared<BatchesInWork>(size_, filled_);
     row_ = 0;
+    failed_batch_.reset();
   }
 
   std::optional<DataPoint> next() override {

@@ -16,10 +16,11 @@ namespace {
 class Shuffle final : public detail::RowStage, public detail::DescribedStage {
  public:
   Shuffle(DataFlowPtr flow, int64_t buffer_size, std::optional<uint64_t> seed)
-      : RowStage(std::move(flow)), buffer_size_(buffer_size), rng_(seed) {}
+      : RowStage(std::move(flow), "shuffle", buffer_size), buffer_size_(buffer_size), rng_(seed) {}
 
   void start(int64_t pass) override {
     flow().start(pass);
+    keep_none();
     buffer_.clear();
     rng_.start(pass);
     read_ = 0;

@@ -3,6 +3,7 @@
 
 #include "tensorpack/dataflow/batch.h"
 #include "tensorpack/dataflow/detail/flow_stream.h"
+#include "tensorpack/dataflow/detail/write_watch.h"
 #include "tensorpack/dataflow/prefetch.h"
 #include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/input_source/detail/producer.h"
@@ -25,12 +26,17 @@ class QueueInput::Impl {
   void start(int64_t position) {
     TP_CHECK(position >= 0, "QueueInput", "the position must not be negative, got {}.", position);
     stop();
-    producer_ = std::make_unique<Producer>(
-        Producer::Work{.thread_name = "QueueInput",
-                       .capacity = static_cast<size_t>(capacity_),
-                       .stats = stats_,
-                       .start = [stream = stream_, position] { stream->seek(position); },
-                       .make = [stream = stream_] { return stream->next(); }});
+    producer_ = std::make_unique<Producer>(Producer::Work{
+        .thread_name = "QueueInput",
+        .capacity = static_cast<size_t>(capacity_),
+        .stats = stats_,
+        .start = [stream = stream_, position] { stream->seek(position); },
+        .make =
+            [stream = stream_, reuse = detail::ReuseWatch(name(), capacity_ + 2)]() mutable {
+              std::optional<DataPoint> batch = stream->next();
+              if (batch) reuse.look(*batch);
+              return batch;
+            }});
     position_ = position;
     stopped_ = false;
   }

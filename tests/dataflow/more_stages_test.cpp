@@ -96,6 +96,92 @@ TEST(MapComponentTest, AnUndefinedTensorDropsTheDatapoint) {
   EXPECT_THAT(values(*flow), ElementsAre(50));
 }
 
+// Yields 0, 1, 2, ... in memory of which it has as many as `buffers`.
+class Reusing final : public DataFlow {
+ public:
+  using View = std::function<at::Tensor(const at::Tensor&)>;
+  explicit Reusing(
+      int64_t buffers = 1, View view = [](const at::Tensor& t) { return t; })
+      : view_(std::move(view)) {
+    for (int64_t i = 0; i < buffers; ++i) buffers_.push_back(torch::zeros({4}, torch::kLong));
+  }
+  void start(int64_t /*pass*/) override { next_ = 0; }
+  std::optional<DataPoint> next() override {
+    if (next_ == 40) return std::nullopt;
+    at::Tensor& buffer = buffers_[next_ % buffers_.size()];
+    buffer.fill_(next_++);
+    return DataPoint{view_(buffer)};
+  }
+
+ private:
+  View view_;
+  std::vector<at::Tensor> buffers_;
+  int64_t next_ = 0;
+};
+
+std::vector<Stage> stages_that_keep() {
+  const auto same_point = [](DataPoint point) { return point; };
+  return {prefetch(5),
+          parallel_map(same_point, {.threads = 2, .capacity = 5}),
+          map_and_batch(same_point, 5, {.threads = 2}),
+          shuffle(5),
+          locally_shuffle(5),
+          cache(),
+          batch(5, {.padding = 0}),
+          batch_by_key(5, [](const DataPoint&) { return 0; })};
+}
+
+TEST(ReuseTest, ABufferThatIsYieldedAgainIsAnErrorOfStagesThatKeepDatapoints) {
+  const Reusing::View views[] = {[](const at::Tensor& t) { return t; },
+                                 [](const at::Tensor& t) {
+                                   return t.view({2, 2});
+                                 },
+                                 [](const at::Tensor& t) { return t.detach(); },
+                                 [](const at::Tensor& t) { return t.narrow(0, 1, 2); }};
+  for (const Reusing::View& view : views) {
+    for (const Stage& stage : stages_that_keep()) {
+      for (const int64_t buffers : {1, 3}) {
+        const auto flow = Reusing(buffers, view) | stage;
+        EXPECT_ERROR(values(*flow), "was written to after it was yielded, and is yielded again");
+        EXPECT_ERROR(values_of_pass(*flow, 1), "yield its clone()");
+      }
+    }
+  }
+}
+
+TEST(ReuseTest, WhoeverCopiesAtOnceMayHaveTheBufferAgain) {
+  const auto plus_one = [](DataPoint point) { return DataPoint{point[0] + 1}; };
+  const auto flow = Reusing() | map(plus_one) | batch(2) | prefetch(3);
+  EXPECT_THAT(values(*flow), SizeIs(4 * 40));
+  const auto batched = Reusing() | batch(40);
+  EXPECT_EQ((*batched->next())[0].sum().item<int64_t>(), 4 * 780);
+}
+
+TEST(ReuseTest, PartsOfABufferThatAreNotRewrittenStay) {
+  auto rows = FromGenerator([]() -> Generator<DataPoint> {
+    const at::Tensor buffer = torch::zeros({40, 2}, torch::kLong);
+    for (int64_t i = 0; i < 40; ++i) {
+      buffer[i].fill_(i);
+      const at::Tensor row = buffer[i];
+      co_yield datapoint(row);
+      const at::Tensor again = buffer[0];
+      co_yield datapoint(again);
+    }
+  });
+  EXPECT_THAT(values(*(std::move(rows) | prefetch(4))), SizeIs(160));
+}
+
+TEST(ReuseTest, WhatTheConsumerWritesIsItsOwnAffair) {
+  const auto in_place = [](DataPoint point) {
+    point[0].add_(1);
+    return point;
+  };
+  const auto fresh = [](DataPoint point) { return DataPoint{point[0].clone()}; };
+  const auto flow = numbers(40) | map(fresh) | prefetch(4) | map(in_place) | shuffle(5) |
+                    map(in_place) | batch(2, {.padding = 0});
+  EXPECT_THAT(values(*flow), SizeIs(40));
+}
+
 // Whoever looks at the data before a training has settled its seed has seen other data.
 TEST(CacheTest, IsFilledAgainWhenTheSeedIsSettled) {
   const auto flow = numbers(30) | shuffle() | cache();

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tensorpack/dataflow/map.h"
+#include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/utils/error.h"
 #include "tests/dataflow/numbers.h"
 
@@ -60,6 +61,24 @@ TEST(QueueInputTest, FailureIsThrownAgainUntilReset) {
   QueueInput source(numbers(1) | map([](DataPoint) -> DataPoint { throw std::bad_alloc(); }));
   EXPECT_THROW(source.next(), std::bad_alloc);
   EXPECT_THROW(source.next(), std::bad_alloc);
+}
+
+// The training would have what the buffer holds later.
+TEST(QueueInputTest, ABufferThatIsYieldedAgainIsAnErrorAndFedAsItIs) {
+  const auto reused = [] {
+    return numbers(9) | map([buffer = torch::zeros({2})](const DataPoint& point) {
+             return DataPoint{buffer.fill_(point[0])};
+           });
+  };
+  QueueInput queue(reused(), {.capacity = 3});
+  const auto read_all = [&] {
+    while (queue.next()) {
+    }
+  };
+  EXPECT_THAT(read_all, ThrowsMessage<Error>(
+                            HasSubstr("[QueueInput(Map)] component 0 was written to after")));
+  FeedInput feed(reused());
+  for (int64_t i = 0; i < 9; ++i) EXPECT_EQ((*feed.next())[0][1].item<int64_t>(), i);
 }
 
 TEST(QueueInputTest, CapacityMustBePositive) {

@@ -29,6 +29,7 @@ std::optional<RowStage::Item> RowStage::read() {
   }
   auto point = flow_->next();
   if (!point) return std::nullopt;
+  if (reuse_) reuse_->look(*point);
   return Item{.point = std::move(*point)};
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tensorpack/dataflow/detail/row_source.h"
+#include "tensorpack/dataflow/detail/write_watch.h"
 
 namespace tensorpack::detail {
 
@@ -10,6 +11,11 @@ namespace tensorpack::detail {
 class RowStage : public DataFlow, public RowSource {
  public:
   explicit RowStage(DataFlowPtr flow) : flow_(std::move(flow)), rows_(row_source_of(*flow_)) {}
+
+  /// For a stage that keeps so many datapoints: the flow must not write to them.
+  RowStage(DataFlowPtr flow, const char* name, int64_t kept) : RowStage(std::move(flow)) {
+    if (rows_ == nullptr) reuse_.emplace(name, kept);
+  }
 
   std::optional<DataPoint> next() final;
   int64_t skip(int64_t count) override;
@@ -35,11 +41,17 @@ class RowStage : public DataFlow, public RowSource {
   /// The next of the flow.
   std::optional<Item> read();
 
+  /// To be called when a pass begins, by stages that keep datapoints.
+  void keep_none() {
+    if (reuse_) reuse_->forget();
+  }
+
   DataFlow& flow() const { return *flow_; }
 
  private:
   DataFlowPtr flow_;
   RowSource* rows_;  // the flow, if it has rows
+  std::optional<ReuseWatch> reuse_;
 };
 
 }  // namespace tensorpack::detail

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "tensorpack/dataflow/detail/write_watch.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/signals.h"
 #include "tensorpack/utils/stop_flag.h"
@@ -47,7 +48,8 @@ class WorkAhead::State {
         stats_(std::move(stats)),
         first_number_(first_number),
         few_(options_.capacity - std::max<int64_t>(options_.capacity / 4, 1)),
-        slots_(options_.capacity) {}
+        slots_(options_.capacity),
+        reuse_(options_.name, options_.capacity + 1) {}
 
   // The body of every thread.
   void run() {
@@ -111,10 +113,12 @@ class WorkAhead::State {
   bool read(Slot& slot) {
     try {
       slot.point = flow_->next();
+      if (slot.point) reuse_.look(*slot.point);
     } catch (const Abandoned&) {
       has_ended_ = true;
       return false;
     } catch (...) {
+      slot.point.reset();
       slot.failure = std::current_exception();
       slot.is_from_flow = true;
     }
@@ -232,6 +236,8 @@ class WorkAhead::State {
   std::atomic<bool> head_is_ready_ = false;              // that result, to be seen without the lock
   int64_t total_ = std::numeric_limits<int64_t>::max();  // how many results there will be
   bool is_waiting_for_data_ = false;
+
+  ReuseWatch reuse_;  // with `reading_`
 
   std::vector<Slot> taken_;  // the consumer's alone
   size_t taken_at_ = 0;

@@ -1,9 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/dataflow/detail/write_watch.h"
 
+#include <algorithm>
+
+#include "tensorpack/utils/error.h"
+#include "tensorpack/utils/hash.h"
 #include "tensorpack/utils/logger.h"
 
 namespace tensorpack::detail {
+namespace {
+
+bool is_all_of_its_storage(const at::Tensor& tensor) {
+  return tensor.nbytes() == tensor.storage().nbytes();
+}
+
+uint64_t sum_of(const void* data, size_t bytes) {
+  return xxh64({static_cast<const char*>(data), bytes});
+}
+
+}  // namespace
 
 void WriteWatch::warn(const char* flow) {
   log::warning_once(
@@ -11,6 +26,53 @@ void WriteWatch::warn(const char* flow) {
       "they are now. If a function behind it does that, have it make new ones: p[0] = p[0] / 255, "
       "not p[0].div_(255).",
       flow);
+}
+
+void ReuseWatch::look(const std::vector<at::Tensor>& point) {
+  for (size_t i = 0; i < point.size(); ++i) {
+    const at::Tensor& tensor = point[i];
+    if (!tensor.defined() || !tensor.has_storage() || tensor.numel() == 0) continue;
+    const int64_t version = version_of(tensor);
+    Seen now{.storage = tensor.storage().getWeakStorageImpl(),
+             .bytes = tensor.nbytes(),
+             .version = version,
+             .number = number_};
+    const auto [found, is_new] = seen_.try_emplace(tensor.data_ptr(), now);
+    if (is_new) continue;
+    Seen& earlier = found->second;
+    const bool is_same_memory = earlier.storage == now.storage;
+    // A component may come twice in a datapoint.
+    if (is_same_memory && earlier.version != version && earlier.number < number_) {
+      TP_CHECK(number_ - earlier.number > kept_ || !is_rewritten(tensor, earlier), where_,
+               "component {} was written to after it was yielded, and is yielded again: a queue or "
+               "shuffle() that keeps the first datapoint would have the second one in its place. "
+               "Make a new tensor for every datapoint, or yield its clone().",
+               i);
+      if (tensor.is_cpu() && !is_all_of_its_storage(tensor) &&
+          tensor.is_non_overlapping_and_dense()) {
+        now.sum = sum_of(tensor.data_ptr(), tensor.nbytes());
+      }
+    }
+    earlier = std::move(now);
+  }
+  ++number_;
+  if (seen_.size() > most_) drop_old();
+}
+
+// A write to a tensor counts for all views of its storage. Of a part, such as a row of a buffer,
+// the values tell, from the first write to the buffer on.
+bool ReuseWatch::is_rewritten(const at::Tensor& tensor, const Seen& earlier) const {
+  if (is_all_of_its_storage(tensor)) return true;
+  return earlier.sum && earlier.bytes <= tensor.nbytes() && tensor.is_cpu() &&
+         tensor.is_non_overlapping_and_dense() &&
+         sum_of(tensor.data_ptr(), earlier.bytes) != *earlier.sum;
+}
+
+void ReuseWatch::drop_old() {
+  std::erase_if(seen_, [&](const auto& entry) {
+    return number_ - entry.second.number > kept_ || entry.second.storage.expired();
+  });
+  most_ = std::max<size_t>(64, 2 * seen_.size());
 }
 
 }  // namespace tensorpack::detail
