@@ -19,12 +19,16 @@ Adagrad::Adagrad(AdagradOptions options) : options_(std::move(options)) {
 }
 
 void Adagrad::update(const Gradients& gradients) {
-  at::Tensor lr = own_scalar(options_.scope, "learning_rate", options_.lr);
-  if (options_.lr_decay != 0) {
-    at::Tensor step = own_scalar(options_.scope, "Adagrad/step", 0, at::kDouble);
-    lr = lr / (1 + step * options_.lr_decay);
+  const at::Tensor lr = own_scalar(options_.scope, "learning_rate", options_.lr);
+  if (options_.lr_decay == 0) return update_at(lr, gradients);
+  for (auto& [step, part] : counted(options_.scope, "Adagrad/step", gradients)) {
+    const at::Tensor decayed = lr / (1 + step * options_.lr_decay);
     step.add_(1);
+    update_at(decayed, part);
   }
+}
+
+void Adagrad::update_at(const at::Tensor& lr, const Gradients& gradients) const {
   const auto sums = get_slots(gradients, "Adagrad", init::constant(options_.initial_accumulator));
   kernels::adagrad_(variables_of(gradients), sums, values_of(gradients), lr,
                     {.epsilon = options_.epsilon, .weight_decay = options_.weight_decay});

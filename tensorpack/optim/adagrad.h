@@ -28,6 +28,8 @@ class Adagrad final : public Optimizer {
   HyperParams hyper_params() const override;
 
  private:
+  void update_at(const at::Tensor& lr, const Gradients& gradients) const;
+
   AdagradOptions options_;
 };
 

@@ -23,15 +23,16 @@ Adam::Adam(AdamOptions options, bool decoupled)
 void Adam::update(const Gradients& gradients) {
   const at::Tensor lr = own_scalar(options_.scope, "learning_rate", options_.lr);
   // A double counts and exponentiates exactly enough for any number of steps.
-  at::Tensor step = own_scalar(options_.scope, "Adam/step", 0, at::kDouble);
-  step.add_(1);
-  kernels::adam_(variables_of(gradients), get_slots(gradients, "Adam_m"),
-                 get_slots(gradients, "Adam_v"), values_of(gradients), lr, step,
-                 {.beta1 = options_.beta1,
-                  .beta2 = options_.beta2,
-                  .epsilon = options_.epsilon,
-                  .weight_decay = options_.weight_decay,
-                  .decoupled = decoupled_});
+  for (auto& [step, part] : counted(options_.scope, "Adam/step", gradients)) {
+    step.add_(1);
+    kernels::adam_(variables_of(part), get_slots(part, "Adam_m"), get_slots(part, "Adam_v"),
+                   values_of(part), lr, step,
+                   {.beta1 = options_.beta1,
+                    .beta2 = options_.beta2,
+                    .epsilon = options_.epsilon,
+                    .weight_decay = options_.weight_decay,
+                    .decoupled = decoupled_});
+  }
 }
 
 HyperParams Adam::hyper_params() const {

@@ -1,14 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
+// Updates that stay only under a condition that a program computes.
 #pragma once
+
+#include <functional>
+#include <vector>
 
 #include "tensorpack/optim/optimizer.h"
 
 namespace tensorpack::detail {
 
-/// optimizer.apply_gradients(gradients), whose effects on variables stay only where `condition`, a
-/// 0-d boolean tensor, holds: computed in any case, so that one recorded program serves both.
-/// In the first call on a graph, the optimizer may create variables.
+/// function(), whose effects on variables stay only where `condition`, a 0-d boolean tensor, holds:
+/// computed in any case, so that one recorded program serves both.
+void keep_if(const at::Tensor& condition, const std::function<void()>& function);
+
+/// optimizer.apply_gradients(gradients) under keep_if(). Before its first update of a variable the
+/// optimizer may create others.
 void apply_gradients_if(const at::Tensor& condition, Optimizer& optimizer,
-                        const Gradients& gradients, bool is_first_call);
+                        const Gradients& gradients);
+
+/// Collects the conditions of apply_gradients_if() on this thread while it lives: what an optimizer
+/// around another one, however deep that is, has to know of it.
+class [[nodiscard]] UpdateConditions {
+ public:
+  UpdateConditions();
+  ~UpdateConditions();
+  UpdateConditions(const UpdateConditions&) = delete;
+  UpdateConditions& operator=(const UpdateConditions&) = delete;
+
+  /// Whether all of them hold, a 0-d boolean tensor; undefined if there was none.
+  at::Tensor all() const;
+
+ private:
+  friend void apply_gradients_if(const at::Tensor&, Optimizer&, const Gradients&);
+  std::vector<at::Tensor> conditions_;
+  UpdateConditions* outer_;
+};
 
 }  // namespace tensorpack::detail

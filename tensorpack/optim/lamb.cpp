@@ -19,14 +19,15 @@ LAMB::LAMB(LAMBOptions options) : options_(std::move(options)) {
 
 void LAMB::update(const Gradients& gradients) {
   const at::Tensor lr = own_scalar(options_.scope, "learning_rate", options_.lr);
-  at::Tensor step = own_scalar(options_.scope, "LAMB/step", 0, at::kDouble);
-  step.add_(1);
-  kernels::lamb_(variables_of(gradients), get_slots(gradients, "LAMB_m"),
-                 get_slots(gradients, "LAMB_v"), values_of(gradients), lr, step,
-                 {.beta1 = options_.beta1,
-                  .beta2 = options_.beta2,
-                  .epsilon = options_.epsilon,
-                  .weight_decay = options_.weight_decay});
+  for (auto& [step, part] : counted(options_.scope, "LAMB/step", gradients)) {
+    step.add_(1);
+    kernels::lamb_(variables_of(part), get_slots(part, "LAMB_m"), get_slots(part, "LAMB_v"),
+                   values_of(part), lr, step,
+                   {.beta1 = options_.beta1,
+                    .beta2 = options_.beta2,
+                    .epsilon = options_.epsilon,
+                    .weight_decay = options_.weight_decay});
+  }
 }
 
 HyperParams LAMB::hyper_params() const {

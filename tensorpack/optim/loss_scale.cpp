@@ -47,7 +47,6 @@ void LossScaleOptimizer::update(const Gradients& gradients) {
   TP_CHECK(std::exchange(who_has_scaled(), nullptr) == this, "LossScaleOptimizer",
            "the cost was not scaled. Use minimize(), and put no other optimizer around this one.");
   at::Tensor scale = this->scale();
-  const bool is_first_call = !has_scalar(options_.scope, "loss_scale/good_steps");
   at::Tensor good_steps = own_scalar(options_.scope, "loss_scale/good_steps", 0, at::kLong);
 
   Gradients unscaled;
@@ -58,7 +57,7 @@ void LossScaleOptimizer::update(const Gradients& gradients) {
     finite.push_back(gradient.value.isfinite().all().to(scale.device()));
   }
   const at::Tensor is_good = at::stack(finite).all();
-  detail::apply_gradients_if(is_good, *optimizer_, unscaled, is_first_call);
+  detail::apply_gradients_if(is_good, *optimizer_, unscaled);
 
   good_steps.add_(1).masked_fill_(is_good.logical_not(), 0);
   const at::Tensor grows = good_steps.ge(options_.growth_interval);

@@ -5,6 +5,7 @@
 
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/graph.h"
+#include "tensorpack/optim/apply_if.h"
 #include "tensorpack/optim/detail/hyper_params.h"
 #include "tensorpack/utils/error.h"
 
@@ -37,16 +38,23 @@ MovingAverageOptimizer::MovingAverageOptimizer(Owned<Optimizer> optimizer,
 }
 
 void MovingAverageOptimizer::update(const Gradients& gradients) {
-  optimizer_->apply_gradients(gradients);
   Graph& graph = CallScope::current_or_throw("MovingAverageOptimizer").graph();
-  at::Tensor step = own_scalar(options_.scope, "MovingAverage/step", 0, at::kDouble);
-  step.add_(1);
-  // 1 / step while that is more: the plain mean so far.
-  const at::Tensor take = step.reciprocal().clamp_min(1 - options_.decay);
-  for (const Gradient& gradient : gradients) {
-    const at::Tensor& value = gradient.variable->tensor;
-    average_of(graph, *gradient.variable)
-        .lerp_(value.detach(), take.to(value.options().requires_grad(false)));
+  // Averages begin with the first values, not with what an update of trial inputs makes of them.
+  for (const Gradient& gradient : gradients) average_of(graph, *gradient.variable);
+  const detail::UpdateConditions conditions;
+  optimizer_->apply_gradients(gradients);
+  const at::Tensor is_updated = conditions.all();
+  for (auto& [step, part] : counted(options_.scope, "MovingAverage/step", gradients)) {
+    is_updated.defined() ? step.add_(is_updated.to(step.options())) : step.add_(1);
+    // 1 / step while that is more: the plain mean so far.
+    at::Tensor take = step.reciprocal().clamp_min(1 - options_.decay);
+    if (is_updated.defined())
+      take = take.masked_fill(is_updated.logical_not().to(take.device()), 0);
+    for (const Gradient& gradient : part) {
+      const at::Tensor& value = gradient.variable->tensor;
+      average_of(graph, *gradient.variable)
+          .lerp_(value.detach(), take.to(value.options().requires_grad(false)));
+    }
   }
 }
 

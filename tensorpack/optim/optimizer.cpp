@@ -5,6 +5,12 @@
 #include <fmt/ranges.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <set>
+
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/exchange.h"
 #include "tensorpack/graph/graph.h"
@@ -20,6 +26,60 @@ namespace {
 std::string name_in(const std::string& scope, const std::string& name) {
   return scope.empty() ? name : scope + "/" + name;
 }
+
+// Disjoint sets of variables. Those of a set were always updated together.
+class CountedSets {
+ public:
+  struct Part {
+    size_t set = 0;
+    std::optional<size_t> split_from = {};  // the set its variables were in so far
+  };
+
+  // The sets that an update of these variables consists of. A set that is updated in part is split,
+  // unless the graph is final: then it stays whole.
+  std::vector<Part> add(const Gradients& gradients, bool is_final) {
+    std::set<const Variable*> rest;
+    for (const Gradient& gradient : gradients) rest.insert(gradient.variable);
+    std::vector<Part> parts;
+    const size_t known = sets_.size();
+    for (size_t i = 0; i < known; ++i) {
+      std::set<const Variable*> common;
+      std::set_intersection(rest.begin(), rest.end(), sets_[i].begin(), sets_[i].end(),
+                            std::inserter(common, common.end()));
+      if (common.empty()) continue;
+      for (const Variable* variable : common) rest.erase(variable);
+      if (is_final || common.size() == sets_[i].size()) {
+        parts.push_back({i});
+      } else {
+        for (const Variable* variable : common) sets_[i].erase(variable);
+        sets_.push_back(std::move(common));
+        parts.push_back({sets_.size() - 1, i});
+      }
+    }
+    if (!rest.empty()) {
+      sets_.push_back(std::move(rest));
+      parts.push_back({sets_.size() - 1});
+    }
+    return parts;
+  }
+
+  Gradients in_set(size_t set, const Gradients& gradients) const {
+    Gradients found;
+    for (const Gradient& gradient : gradients) {
+      if (sets_[set].contains(gradient.variable)) found.push_back(gradient);
+    }
+    return found;
+  }
+
+ private:
+  std::vector<std::set<const Variable*>> sets_;
+};
+
+// Of the optimizers of a graph, by the name of the first counter. Towers may be called at once.
+struct Counters {
+  std::mutex mutex = {};
+  std::map<std::string, CountedSets> of = {};
+};
 
 std::vector<at::Tensor> differentiate(const at::Tensor& cost,
                                       const std::vector<at::Tensor>& tensors, bool keep_history) {
@@ -120,14 +180,15 @@ at::Tensor Optimizer::own_scalar(const std::string& scope, const std::string& na
                                  std::optional<c10::Device> device) const {
   const std::string scoped = name_in(scope, name);
   CallScope& call = CallScope::current_or_throw("optimizer");
-  if (device && !has_scalar(scope, name)) {
+  const std::string& prefix = call.options().variable_prefix;
+  if (device && call.graph().variables().find(prefix + scoped) == nullptr) {
     call.graph().create_variable(
         scoped, {},
         {.init = init::constant(first_value), .role = VariableRole::kGlobal, .dtype = dtype},
-        *device, call.options().variable_prefix);
+        *device, prefix);
   }
   const at::Tensor scalar = get_scalar_variable(scoped, first_value, dtype);
-  Variable& variable = call.graph().variables().at(call.options().variable_prefix + scoped);
+  Variable& variable = call.graph().variables().at(prefix + scoped);
   if (variable.owner == nullptr) variable.owner = this;
   TP_CHECK(
       variable.owner == this, "optimizer",
@@ -137,10 +198,26 @@ at::Tensor Optimizer::own_scalar(const std::string& scope, const std::string& na
   return scalar;
 }
 
-bool Optimizer::has_scalar(const std::string& scope, const std::string& name) {
+std::vector<Optimizer::Counted> Optimizer::counted(const std::string& scope,
+                                                   const std::string& name,
+                                                   const Gradients& gradients,
+                                                   c10::ScalarType dtype,
+                                                   std::optional<c10::Device> device) const {
   const CallScope& call = CallScope::current_or_throw("optimizer");
-  const std::string full_name = call.options().variable_prefix + name_in(scope, name);
-  return call.graph().variables().find(full_name) != nullptr;
+  const auto counter = [&](size_t index) {
+    const std::string numbered = index == 0 ? name : name + "_" + std::to_string(index);
+    return own_scalar(scope, numbered, 0, dtype, device);
+  };
+  auto& counters = call.graph().attached<Counters>();
+  const std::lock_guard lock(counters.mutex);
+  CountedSets& sets = counters.of[call.options().variable_prefix + name_in(scope, name)];
+  std::vector<Counted> found;
+  for (const auto& [index, split_from] : sets.add(gradients, call.graph().is_final())) {
+    Counted part{.count = counter(index), .gradients = sets.in_set(index, gradients)};
+    if (split_from) part.count.copy_(counter(*split_from));
+    found.push_back(std::move(part));
+  }
+  return found;
 }
 
 std::vector<at::Tensor> Optimizer::get_slots(const Gradients& gradients, const std::string& slot,

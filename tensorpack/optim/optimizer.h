@@ -66,8 +66,17 @@ class Optimizer {
   at::Tensor own_scalar(const std::string& scope, const std::string& name, double first_value,
                         c10::ScalarType dtype = c10::kFloat,
                         std::optional<c10::Device> device = {}) const;
-  /// Whether the tower at hand has that variable already.
-  static bool has_scalar(const std::string& scope, const std::string& name);
+  /// Variables of an update, and how often they were updated together.
+  struct Counted {
+    at::Tensor count = {};
+    Gradients gradients = {};
+  };
+  /// own_scalar() `name`, from 0 on, for update() to count in. An optimizer that updates several
+  /// sets of variables, as of a generator and a discriminator, has a counter for each set:
+  /// `<name>_1` is that of the second. So each variable's updates are counted, and no others.
+  std::vector<Counted> counted(const std::string& scope, const std::string& name,
+                               const Gradients& gradients, c10::ScalarType dtype = c10::kDouble,
+                               std::optional<c10::Device> device = {}) const;
 };
 
 /// The derivatives of a scalar cost, averaged over the towers that train together. Variables it

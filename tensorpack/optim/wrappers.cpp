@@ -29,13 +29,18 @@ AccumGradOptimizer::AccumGradOptimizer(Owned<Optimizer> optimizer, int64_t niter
 }
 
 void AccumGradOptimizer::update(const Gradients& gradients) {
-  const bool is_first_call = !has_scalar(options_.scope, "AccumGrad/step");
   const bool exchanges = gradients[0].is_local &&
                          CallScope::current_or_throw("AccumGradOptimizer").options().exchanges;
   // Who has to know whether an exchange is due is the host: see Note [Deciding on the host].
   const auto place = exchanges ? std::optional<c10::Device>(c10::kCPU) : std::nullopt;
-  at::Tensor step = own_scalar(options_.scope, "AccumGrad/step", 0, at::kLong, place);
-  step.add_(1);
+  for (auto& [step, part] :
+       counted(options_.scope, "AccumGrad/step", gradients, at::kLong, place)) {
+    accumulate(part, step.add_(1), exchanges);
+  }
+}
+
+void AccumGradOptimizer::accumulate(const Gradients& gradients, const at::Tensor& step,
+                                    bool exchanges) {
   const at::Tensor is_due = step.remainder(niter_).eq(0);
   Gradients sums;
   std::vector<at::Tensor> slots;
@@ -45,7 +50,7 @@ void AccumGradOptimizer::update(const Gradients& gradients) {
     sums.push_back({gradient.variable, slots.back() * factor, gradient.is_local});
   }
   if (exchanges) sums = averaged(std::move(sums), is_due);
-  detail::apply_gradients_if(is_due, *optimizer_, sums, is_first_call);
+  detail::apply_gradients_if(is_due, *optimizer_, sums);
   for (at::Tensor& slot : slots) slot.masked_fill_(is_due.to(slot.device()), 0);
 }
 
@@ -66,8 +71,13 @@ PostProcessOptimizer::PostProcessOptimizer(Owned<Optimizer> optimizer, Function 
 }
 
 void PostProcessOptimizer::update(const Gradients& gradients) {
+  const detail::UpdateConditions conditions;
   optimizer_->apply_gradients(gradients);
-  for (const Gradient& gradient : gradients) function_(*gradient.variable);
+  const auto process = [&] {
+    for (const Gradient& gradient : gradients) function_(*gradient.variable);
+  };
+  const at::Tensor is_updated = conditions.all();
+  is_updated.defined() ? detail::keep_if(is_updated, process) : process();
 }
 
 VariableAssignmentOptimizer::VariableAssignmentOptimizer(Owned<Optimizer> optimizer,

@@ -32,6 +32,8 @@ class AccumGradOptimizer final : public Optimizer {
   HyperParams hyper_params() const override;
 
  private:
+  void accumulate(const Gradients& gradients, const at::Tensor& step, bool exchanges);
+
   Owned<Optimizer> optimizer_;
   int64_t niter_;
   AccumGradOptions options_;
@@ -41,7 +43,8 @@ class AccumGradOptimizer final : public Optimizer {
 /// itself.
 bool is_accumulated_gradient(const Variable& variable);
 
-/// Calls a function with every updated variable after the update. The function may write it.
+/// Calls a function with every updated variable after the update. The function may write it. Around
+/// an AccumGradOptimizer, what it writes stays only in the steps that update.
 class PostProcessOptimizer final : public Optimizer {
  public:
   using Function = std::function<void(Variable& variable)>;

@@ -220,6 +220,85 @@ TEST_F(GradientsTest, MovingAveragesCountTheFirstStepsAlike) {
   EXPECT_EQ(graph_.variables().at("a/MovingAverage").role, VariableRole::kModel);
 }
 
+// Averages of w as it is after each update: w = 1 - 2 = -1 after two steps, -3 after four.
+template <typename Wrapped>
+void expect_average_per_update(Wrapped accumulating) {
+  Graph graph;
+  MovingAverageOptimizer optimizer(std::move(accumulating), {.decay = 0.5});
+  for (int step = 1; step <= 5; ++step) {
+    TowerContext tower(graph);
+    const Tensor w = get_variable("w", {}, init::ones());
+    minimize(optimizer, w);
+    const double average = graph.variables().at("w/MovingAverage").tensor.item<double>();
+    EXPECT_EQ(average, step < 2 ? 1 : step < 4 ? -1 : -2) << step;
+    EXPECT_EQ(graph.variables().at("MovingAverage/step").tensor.item<double>(), step / 2) << step;
+  }
+}
+
+TEST(MovingAverageTest, CountsUpdatesAroundAnAccumulatingOptimizer) {
+  expect_average_per_update(AccumGradOptimizer(SGD({.lr = 1}), 2));
+  expect_average_per_update(
+      apply_grad_processors(AccumGradOptimizer(SGD({.lr = 1}), 2), {GlobalNormClip(9)}));
+  expect_average_per_update(
+      PostProcessOptimizer(AccumGradOptimizer(SGD({.lr = 1}), 2), [](Variable&) {}));
+  // Inside, it is called when an update is due.
+  Graph graph;
+  AccumGradOptimizer optimizer(MovingAverageOptimizer(SGD({.lr = 1}), {.decay = 0.5}), 2);
+  for (int step = 1; step <= 4; ++step) {
+    TowerContext tower(graph);
+    minimize(optimizer, get_variable("w", {}, init::ones()));
+  }
+  EXPECT_EQ(graph.variables().at("w/MovingAverage").tensor.item<double>(), -2);
+}
+
+TEST(MovingAverageTest, ARecordedProgramCountsUpdatesToo) {
+  Graph graph;
+  MovingAverageOptimizer optimizer(AccumGradOptimizer(SGD({.lr = 0.5}), 3), {.decay = 0.9});
+  const Op step = define_step(graph, optimizer);
+  ProgramExecutor executor(graph, {});
+  const auto value = [&](const std::string& name) {
+    return graph.variables().at(name).tensor.detach().clone();
+  };
+  const Tensor first = value("fc/W");
+  EXPECT_TRUE(at::equal(value("fc/W/MovingAverage"), first));
+  const Tensor x = at::randn({5, 3});
+  for (int i = 0; i < 3; ++i) executor.run(step, {x}, {});
+  const Tensor second = value("fc/W");
+  EXPECT_FALSE(at::equal(second, first));
+  EXPECT_TRUE(at::equal(value("fc/W/MovingAverage"), second));
+  for (int i = 0; i < 3; ++i) executor.run(step, {x}, {});
+  EXPECT_TRUE(at::allclose(value("fc/W/MovingAverage"), (second + value("fc/W")) / 2));
+}
+
+TEST_F(GradientsTest, PostProcessingFollowsTheUpdateOfAnAccumulatingOptimizer) {
+  VariableAssignmentOptimizer optimizer(
+      AccumGradOptimizer(SGD({.lr = 0}), 2),
+      [](const Variable& variable) -> std::optional<Tensor> { return variable.tensor * 2; });
+  for (double expected : {1, 2, 2, 4}) {
+    apply(optimizer, vector_of({1, 1}), vector_of({1}));
+    EXPECT_TRUE(at::equal(value("a"), vector_of({expected, expected})));
+  }
+}
+
+// Building differentiates the logarithm of zeros.
+TEST(MovingAverageTest, ATrialStepLeavesNothingInTheAverages) {
+  Graph graph;
+  MovingAverageOptimizer optimizer(SGD({.lr = 1}), {.decay = 0.5});
+  const Op step = graph.define({
+      .name = "step",
+      .inputs = {{"x", {-1}}},
+      .body = [&](const std::vector<Tensor>& in) -> NamedTensors {
+        TowerContext tower(graph);
+        minimize(optimizer, (get_variable("w", {}, init::ones()) * in[0].log()).sum());
+        return {};
+      },
+  });
+  ProgramExecutor executor(graph, {});
+  EXPECT_EQ(graph.variables().at("w/MovingAverage").tensor.item<double>(), 1);
+  executor.run(step, {at::ones({2})}, {});
+  EXPECT_EQ(graph.variables().at("w/MovingAverage").tensor.item<double>(), 1);
+}
+
 TEST(MovingAverageTest, AveragesCanPredict) {
   Graph graph;
   MovingAverageOptimizer optimizer(Momentum(0.5), {.decay = 0.9});

@@ -2,12 +2,16 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <map>
+#include <string>
+
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/graph/record_op.h"
 #include "tensorpack/optim/adam.h"
 #include "tensorpack/optim/loss_scale.h"
 #include "tensorpack/optim/moving_average.h"
 #include "tensorpack/optim/sgd.h"
+#include "tensorpack/optim/wrappers.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tests/support/capture.h"
 #include "tests/support/throws.h"
@@ -52,6 +56,56 @@ TEST(SeveralOptimizersTest, TwoWithoutAScopeAreAnError) {
   EXPECT_ERROR(second.apply_gradients(gradients),
                "[optimizer] two optimizers of this graph would share the variable "
                "'learning_rate'. Give one of them a scope of its own");
+}
+
+// What torch::optim::Adam makes of gradients of 1: each step is -lr, whatever the bias of the
+// moments, if the updates of each variable are counted by themselves.
+TEST(SeveralOptimizersTest, OneOptimizerCountsTheUpdatesOfEachSetOfVariables) {
+  Graph graph;
+  Adam adam({.lr = 0.1, .epsilon = 0});
+  for (int step = 1; step <= 3; ++step) {
+    TowerContext tower(graph);
+    at::NoGradGuard no_grad;
+    for (const char* name : {"discrim", "gen"}) get_variable(name, {}, init::zeros());
+    for (const char* name : {"discrim", "gen"}) {
+      adam.apply_gradients({{&graph.variables().at(name), at::ones({})}});
+      EXPECT_NEAR(graph.variables().at(name).tensor.item<double>(), -0.1 * step, 1e-6) << name;
+    }
+  }
+  EXPECT_EQ(graph.variables().at("Adam/step").tensor.item<double>(), 3);
+  EXPECT_EQ(graph.variables().at("Adam/step_1").tensor.item<double>(), 3);
+}
+
+TEST(SeveralOptimizersTest, SetsThatOverlapAreCountedVariableByVariable) {
+  Graph graph;
+  Adam adam({.lr = 0.1, .epsilon = 0});
+  TowerContext tower(graph);
+  at::NoGradGuard no_grad;
+  const auto gradient = [&](const char* name) {
+    return Gradient{&graph.variables().at(name), at::ones({})};
+  };
+  for (const char* name : {"a", "b", "c"}) get_variable(name, {}, init::zeros());
+  adam.apply_gradients({gradient("a"), gradient("b")});
+  adam.apply_gradients({gradient("b"), gradient("c")});  // b was updated once, c never
+  adam.apply_gradients({gradient("a"), gradient("b"), gradient("c")});
+  const std::map<std::string, double> updates = {{"a", 2}, {"b", 3}, {"c", 2}};
+  for (const auto& [name, count] : updates) {
+    EXPECT_NEAR(graph.variables().at(name).tensor.item<double>(), -0.1 * count, 1e-6) << name;
+  }
+}
+
+TEST(SeveralOptimizersTest, AccumulationIsDueForEachSetByItself) {
+  Graph graph;
+  AccumGradOptimizer optimizer(SGD({.lr = 1}), 2);
+  for (int step = 1; step <= 4; ++step) {
+    TowerContext tower(graph);
+    at::NoGradGuard no_grad;
+    for (const char* name : {"discrim", "gen"}) get_variable(name, {}, init::zeros());
+    for (const char* name : {"discrim", "gen"}) {
+      optimizer.apply_gradients({{&graph.variables().at(name), at::ones({})}});
+      EXPECT_EQ(graph.variables().at(name).tensor.item<double>(), -2.0 * (step / 2)) << name;
+    }
+  }
 }
 
 TEST(SeveralOptimizersTest, MinimisingTwicePointsToComputeGradients) {
