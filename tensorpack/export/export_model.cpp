@@ -14,6 +14,7 @@
 #include "tensorpack/graph/passes/passes.h"
 #include "tensorpack/graph/record_op.h"
 #include "tensorpack/graph/state_guard.h"
+#include "tensorpack/optim/moving_average.h"
 #include "tensorpack/session/function_scope.h"
 #include "tensorpack/tower/define_tower.h"
 #include "tensorpack/utils/error.h"
@@ -168,10 +169,11 @@ ExportedProgram export_program(PredictConfig config) {
   config.graph.device = at::kCPU;
   config.graph.variable_devices.clear();
   Graph graph(config.graph);
+  detail::restore_moving_averages(graph);
   const TowerHandle tower =
       define_tower(graph, {.is_training = false},
                    {.op_name = "export", .inputs = config.inputs, .function = config.tower_func});
-  detail::init_variables(config, graph);
+  detail::init_variables(config, graph, tower.op());
   graph.finalize();
   const OnlinePredictor checked(
       graph, tower,

@@ -3,11 +3,17 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/optim/apply_if.h"
 #include "tensorpack/optim/detail/hyper_params.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
@@ -24,6 +30,41 @@ at::Tensor average_of(Graph& graph, const Variable& variable) {
                         .channels_last = !variable.tensor.is_contiguous()},
                        variable.tensor.device(), variable.tower_prefix)
       .tensor;
+}
+
+// Of a graph: the averages that were made because a prediction asked for them.
+struct Averages {
+  bool are_restored = false;
+  std::vector<const Variable*> asked_for = {};
+};
+
+bool has_averages(const Graph& graph) {
+  const auto& variables = graph.variables().all();
+  return std::any_of(variables.begin(), variables.end(),
+                     [](const Variable& variable) { return variable.name.ends_with(kSuffix); });
+}
+
+// The average that a call uses in place of the variable `name`, or nullptr.
+const Variable* find_average(const std::string& name) {
+  const CallScope& call = CallScope::current_or_throw("use_moving_averages");
+  Graph& graph = call.graph();
+  const std::string full_name = call.options().variable_prefix + name;
+  if (const Variable* found = graph.variables().find(full_name + kSuffix)) return found;
+  // A training calls the function before its optimizer makes the averages.
+  if (!call.options().is_prediction) return nullptr;
+  auto& averages = graph.attached<Averages>();
+  const Variable* variable = graph.variables().find(full_name);
+  if (averages.are_restored && variable != nullptr && !graph.is_final()) {
+    average_of(graph, *variable);
+    averages.asked_for.push_back(graph.variables().find(full_name + kSuffix));
+    return averages.asked_for.back();
+  }
+  TP_CHECK(
+      has_averages(graph), "use_moving_averages",
+      "no variable has a moving average: the model would predict with the weights themselves. "
+      "Put a MovingAverageOptimizer around the optimizer, or leave use_moving_averages() out.");
+  log::info_once("'{}' has no moving average, and is used itself: no optimizer updates it.", name);
+  return nullptr;
 }
 
 }  // namespace
@@ -66,12 +107,45 @@ HyperParams MovingAverageOptimizer::hyper_params() const {
 VariableGetterScope use_moving_averages() {
   return VariableGetterScope(
       [](const std::string& name, VariableOptions options, const NextGetter& next) {
-        CallScope& call = CallScope::current_or_throw("use_moving_averages");
-        const at::Tensor value = next(options);
-        const Variable* average =
-            call.graph().variables().find(call.options().variable_prefix + name + kSuffix);
-        return average == nullptr ? value : average->tensor;
+        const bool is_trainable = options.role == VariableRole::kTrainable;
+        const at::Tensor value = next(std::move(options));
+        if (!is_trainable) return value;
+        const Variable* average = find_average(name);
+        return average == nullptr ? value : average->tensor.to(value.device());
       });
 }
+
+namespace detail {
+
+void restore_moving_averages(Graph& graph) { graph.attached<Averages>().are_restored = true; }
+
+void complete_moving_averages(Graph& graph, std::set<const Variable*>& without_value) {
+  std::vector<std::string> names;
+  size_t count = 0;
+  for (const Variable* average : graph.attached<Averages>().asked_for) {
+    if (average->is_replica()) continue;
+    ++count;
+    if (!without_value.contains(average)) continue;
+    names.push_back(average->name.substr(0, average->name.size() - kSuffix.size()));
+  }
+  if (names.empty()) return;
+  TP_CHECK(
+      names.size() < count, "use_moving_averages",
+      "what is restored has a moving average of no variable, and the model predicts with those "
+      "of {}. Restore what a training with a MovingAverageOptimizer saved, or call "
+      "use_moving_averages() only where there are averages.",
+      join(names, ", "));
+  for (const std::string& name : names) {
+    const Variable& original = graph.variables().at(name);
+    const Variable& average = graph.variables().at(name + kSuffix);
+    average.assign(original.tensor.detach());
+    if (!without_value.contains(&original)) without_value.erase(&average);
+  }
+  log::info("Without a moving average, {} used as restored: {}.",
+            names.size() == 1 ? "1 variable is" : fmt::format("{} variables are", names.size()),
+            join(names, ", "));
+}
+
+}  // namespace detail
 
 }  // namespace tensorpack

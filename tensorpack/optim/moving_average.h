@@ -8,6 +8,7 @@
 //   auto averaged = use_moving_averages();
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "tensorpack/graph/variable_getter.h"
@@ -15,6 +16,8 @@
 #include "tensorpack/utils/owned_list.h"
 
 namespace tensorpack {
+
+class Graph;
 
 struct MovingAverageOptions {
   double decay = 0.999;  ///< share of the old average that is kept
@@ -37,7 +40,19 @@ class MovingAverageOptimizer final : public Optimizer {
 };
 
 /// While the result lives, layers on this thread get the averages of trainable variables that have
-/// one, and no gradient goes through them.
+/// one, and no gradient goes through them. In prediction it is an Error when no variable has one;
+/// those that have none, as frozen ones, are used themselves and logged. Predictors and exports
+/// restore the averages along with the weights.
 [[nodiscard]] VariableGetterScope use_moving_averages();
+
+namespace detail {
+/// For graphs that only predict: from now on use_moving_averages() makes the averages it asks for,
+/// whose values are restored.
+void restore_moving_averages(Graph& graph);
+/// After that, and the restore: has a variable without an average used itself; throws an Error if
+/// that is all of them. `without_value` are the variables that the restore did not write; what is
+/// given a value here leaves it.
+void complete_moving_averages(Graph& graph, std::set<const Variable*>& without_value);
+}  // namespace detail
 
 }  // namespace tensorpack

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tensorpack/optim/moving_average.h"
 #include "tensorpack/tower/define_tower.h"
 #include "tensorpack/utils/error.h"
 
@@ -50,6 +51,7 @@ MultiTowerOfflinePredictor::MultiTowerOfflinePredictor(PredictConfig config,
   const std::vector<c10::Device> places = devices_of(devices, config.graph);
   config.graph.device = places[0];
   const auto graph = std::make_shared<Graph>(config.graph);
+  detail::restore_moving_averages(*graph);
   std::vector<TowerHandle> towers;
   for (size_t i = 0; i < places.size(); ++i) {
     towers.push_back(
@@ -58,7 +60,7 @@ MultiTowerOfflinePredictor::MultiTowerOfflinePredictor(PredictConfig config,
                       .inputs = config.inputs,
                       .function = config.tower_func}));
   }
-  detail::init_variables(config, *graph);
+  detail::init_variables(config, *graph, towers[0].op());
   graph->finalize();
   for (const TowerHandle& tower : towers) {
     predictors_.push_back(make_predictor(graph, tower, config));

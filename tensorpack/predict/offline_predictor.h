@@ -26,8 +26,11 @@ struct PredictConfig {
   std::vector<TensorSpec> inputs = {};
   /// Called in prediction mode; what it returns is ignored.
   TowerFunc tower_func = {};
-  /// Where the variables come from; they keep their first values when empty.
+  /// Where the variables come from; they keep their first values, with a warning, when empty.
   Owned<SessionInit> session_init = {};
+  /// Whether weights that the outputs need, and session_init has no value for, may keep their first
+  /// values. Otherwise they are an Error, but for those that RestoreOptions::ignore names.
+  bool allow_missing = false;
   /// The inputs a call gives; all when empty.
   std::vector<std::string> input_names = {};
   /// The tensors a call returns.
@@ -37,8 +40,10 @@ struct PredictConfig {
 };
 
 namespace detail {
-/// Gives the variables of the model their values, or tells that they keep their first ones.
-void init_variables(const PredictConfig& config, Graph& graph);
+/// Gives the variables of the model, which `op` computes the outputs of, their values and, where
+/// the model asks for them, those of their averages (restore_moving_averages()); or tells that they
+/// keep their first ones.
+void init_variables(const PredictConfig& config, Graph& graph, const Op& op);
 }  // namespace detail
 
 /// A predictor with a graph, variables and a session of its own, which copies of it share. Several

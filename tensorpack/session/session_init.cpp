@@ -173,8 +173,10 @@ NamedTensors translate(const Graph& graph, const NamedTensors& values,
   return std::move(translated.ours);
 }
 
-void restore(Graph& graph, const NamedTensors& given, const std::set<std::string>& training_only,
-             const RestoreOptions& options) {
+// Returns the weights without a value.
+std::vector<std::string> restore(Graph& graph, const NamedTensors& given,
+                                 const std::set<std::string>& training_only,
+                                 const RestoreOptions& options) {
   Unmatched unused;
   const NamedTensors values = options.names.empty()
                                   ? without_outputs(given)
@@ -193,11 +195,13 @@ void restore(Graph& graph, const NamedTensors& given, const std::set<std::string
     if (value.defined()) variable.assign(value);
   }
   tell(missing, unused);
+  return missing.weights;
 }
 
 }  // namespace
 
-void restore_checkpoint(Graph& graph, const Checkpoint& checkpoint, const RestoreOptions& options) {
+std::vector<std::string> restore_checkpoint(Graph& graph, const Checkpoint& checkpoint,
+                                            const RestoreOptions& options) {
   if (options.training_state || options.strict) {
     return restore(graph, checkpoint.variables, checkpoint.training_only, options);
   }
@@ -205,13 +209,13 @@ void restore_checkpoint(Graph& graph, const Checkpoint& checkpoint, const Restor
   for (const Variable& variable : graph.variables().all()) {
     if (variable.role == VariableRole::kGlobal) weights.erase(variable.name);
   }
-  restore(graph, weights, checkpoint.training_only, options);
+  return restore(graph, weights, checkpoint.training_only, options);
 }
 
 DictRestore::DictRestore(NamedTensors values, RestoreOptions options)
     : values_(std::move(values)), options_(std::move(options)) {}
 
-void DictRestore::init(Graph& graph) { restore(graph, values_, {}, options_); }
+void DictRestore::init(Graph& graph) { missing_ = restore(graph, values_, {}, options_); }
 
 SaverRestore::SaverRestore(std::filesystem::path path, RestoreOptions options)
     : path_(std::move(path)), options_(std::move(options)) {}
@@ -219,11 +223,12 @@ SaverRestore::SaverRestore(std::filesystem::path path, RestoreOptions options)
 void SaverRestore::init(Graph& graph) {
   if (is_weights_file(path_)) {
     log::info("Restoring the weights in {}.", path_.string());
-    return restore(graph, read_weights(path_), {}, options_);
+    missing_ = restore(graph, read_weights(path_), {}, options_);
+    return;
   }
   const Checkpoint checkpoint = load_checkpoint(path_);
   log::info("Restoring the checkpoint of step {} from {}.", checkpoint.global_step, path_.string());
-  restore_checkpoint(graph, checkpoint, options_);
+  missing_ = restore_checkpoint(graph, checkpoint, options_);
 }
 
 void ChainInit::init(Graph& graph) {
@@ -244,6 +249,14 @@ std::optional<SavedProgram> ChainInit::saved_program() const {
     if (auto later = init.saved_program()) program = std::move(later);
   }
   return program;
+}
+
+std::vector<std::string> ChainInit::missing() const {
+  std::vector<std::string> names;
+  for (const SessionInit& init : inits_) {
+    for (std::string& name : init.missing()) names.push_back(std::move(name));
+  }
+  return names;
 }
 
 Owned<SessionInit> smart_init(const std::filesystem::path& path, RestoreOptions options) {

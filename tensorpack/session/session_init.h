@@ -34,6 +34,8 @@ class SessionInit {
   virtual std::optional<StateTexts> callback_states() const { return std::nullopt; }
   /// When a training is resumed: which program saved it.
   virtual std::optional<SavedProgram> saved_program() const { return std::nullopt; }
+  /// The weights of the graph that it was to set and has no value for. From init() on.
+  virtual std::vector<std::string> missing() const { return {}; }
 };
 
 /// How to treat values that do not fit their variable.
@@ -55,9 +57,10 @@ struct RestoreOptions {
 };
 
 /// Sets the variables that a checkpoint has. Names that only the graph or only the checkpoint has
-/// are listed in the log, as warnings unless only training needs them.
-void restore_checkpoint(Graph& graph, const Checkpoint& checkpoint,
-                        const RestoreOptions& options = {});
+/// are listed in the log, as warnings unless only training needs them. Returns the weights that it
+/// has no value for.
+std::vector<std::string> restore_checkpoint(Graph& graph, const Checkpoint& checkpoint,
+                                            const RestoreOptions& options = {});
 
 /// Sets variables from tensors by name. Names that only the graph or only the dictionary has are
 /// listed in the log, as warnings unless only training needs them.
@@ -65,10 +68,12 @@ class DictRestore final : public SessionInit {
  public:
   explicit DictRestore(NamedTensors values, RestoreOptions options = {});
   void init(Graph& graph) override;
+  std::vector<std::string> missing() const override { return missing_; }
 
  private:
   NamedTensors values_;
   RestoreOptions options_;
+  std::vector<std::string> missing_;
 };
 
 /// Sets the weights, and with RestoreOptions::training_state every saved variable, from a
@@ -78,10 +83,12 @@ class SaverRestore final : public SessionInit {
  public:
   explicit SaverRestore(std::filesystem::path path, RestoreOptions options = {});
   void init(Graph& graph) override;
+  std::vector<std::string> missing() const override { return missing_; }
 
  private:
   std::filesystem::path path_;
   RestoreOptions options_;
+  std::vector<std::string> missing_;
 };
 
 /// Applies several, in order: later ones win.
@@ -91,6 +98,8 @@ class ChainInit final : public SessionInit {
   void init(Graph& graph) override;
   std::optional<StateTexts> callback_states() const override;
   std::optional<SavedProgram> saved_program() const override;
+  /// What one of them has no value for; another may have written it.
+  std::vector<std::string> missing() const override;
 
  private:
   OwnedList<SessionInit> inits_;

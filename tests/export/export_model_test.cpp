@@ -14,6 +14,7 @@
 #include "tensorpack/models/conv2d.h"
 #include "tensorpack/models/dropout.h"
 #include "tensorpack/models/fully_connected.h"
+#include "tensorpack/optim/moving_average.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 
@@ -273,6 +274,46 @@ TEST(ExportModelTest, ThreadsMayShareAModel) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+PredictConfig trained_config(NamedTensors values) {
+  return {
+      .inputs = {{"x", {-1, 4}}},
+      .tower_func =
+          [](const Tensor& x) {
+            const auto averaged = use_moving_averages();
+            named("y", x * get_variable("w", {}) + get_variable("b", {}));
+          },
+      .session_init = DictRestore(std::move(values)),
+      .output_names = {"y"},
+  };
+}
+
+TEST(ExportModelTest, AveragesAreExportedWhereTheFunctionUsesThem) {
+  const TempDir dir;
+  export_model(trained_config({{"w", at::full({}, 7.0F)},
+                               {"w/MovingAverage", at::full({}, 2.0F)},
+                               {"b", at::full({}, 1.0F)}}),
+               dir / "model");
+  const ExportedModel model = load_exported_model(dir / "model");
+  EXPECT_TRUE(at::equal(model(at::ones({3, 4}))[0], at::full({3, 4}, 3.0F)));
+}
+
+TEST(ExportModelTest, WhatLacksItsWeightsOrAveragesIsNotExported) {
+  const TempDir dir;
+  EXPECT_THAT(
+      [&] {
+        export_model(trained_config({{"w", at::ones({})}, {"b", at::ones({})}}), dir / "model");
+      },
+      ThrowsMessage<Error>(HasSubstr("has a moving average of no variable")));
+  PredictConfig headless = config([](const Tensor& x) {
+    return FullyConnected("head", FullyConnected("body", x, {.units = 4}), {.units = 1});
+  });
+  headless.session_init = DictRestore({{"body/W", at::ones({4, 4})}, {"body/b", at::zeros({4})}});
+  EXPECT_THAT(
+      [&] { export_model(std::move(headless), dir / "model"); },
+      ThrowsMessage<Error>(HasSubstr("2 variables that the outputs (y) need: head/W, head/b")));
+  EXPECT_FALSE(std::filesystem::exists(dir / "model"));
 }
 
 }  // namespace

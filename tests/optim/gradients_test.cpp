@@ -299,6 +299,16 @@ TEST(MovingAverageTest, ATrialStepLeavesNothingInTheAverages) {
   EXPECT_EQ(graph.variables().at("w/MovingAverage").tensor.item<double>(), 1);
 }
 
+TEST(MovingAverageTest, PredictingWithAveragesThatNobodyKeepsIsAnError) {
+  Graph graph;
+  SGD optimizer;
+  define_step(graph, optimizer);
+  TowerContext tower(graph, {.is_training = false, .shares_variables = true});
+  const auto averaged = use_moving_averages();
+  EXPECT_ERROR(FullyConnected("fc", at::ones({1, 3}), {.units = 2}),
+               "no variable has a moving average");
+}
+
 TEST(MovingAverageTest, AveragesCanPredict) {
   Graph graph;
   MovingAverageOptimizer optimizer(Momentum(0.5), {.decay = 0.9});

@@ -4,10 +4,14 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include "tensorpack/dataflow/fake_data.h"
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/models/batch_norm.h"
 #include "tensorpack/models/dropout.h"
+#include "tensorpack/optim/moving_average.h"
+#include "tensorpack/predict/dataset_predictor.h"
+#include "tensorpack/predict/multi_tower_predictor.h"
 #include "tensorpack/utils/error.h"
 #include "tests/support/capture.h"
 
@@ -128,6 +132,109 @@ TEST(OfflinePredictorTest, WrongShapeIsAnError) {
         predict(at::ones({2, 2}));
       },
       ThrowsMessage<Error>(HasSubstr("'x' must have shape [-1], got [2, 2].")));
+}
+
+// A backbone that has weights, and a head that may have none.
+void backbone_and_head(const at::Tensor& x) {
+  const at::Tensor features = named("features", x * get_variable("backbone", {}, init::ones()));
+  named("y", features * get_variable("head", {}, init::ones()));
+}
+
+PredictConfig without_head(std::vector<std::string> outputs) {
+  return {.inputs = {{"x", {-1}}},
+          .tower_func = backbone_and_head,
+          .session_init = DictRestore({{"backbone", at::full({}, 3.0F)}}),
+          .output_names = std::move(outputs)};
+}
+
+TEST(OfflinePredictorTest, AWeightThatIsMissingIsAnErrorWhereAnOutputNeedsIt) {
+  EXPECT_THAT(
+      [] {
+        OfflinePredictor(without_head({"features", "y"}));
+      },
+      ThrowsMessage<Error>(AllOf(HasSubstr("[predictor] what is restored has no value for "
+                                           "1 variable that the outputs (features, y) "
+                                           "need: head."),
+                                 HasSubstr("PredictConfig::allow_missing"))));
+  EXPECT_THROW(MultiTowerOfflinePredictor(without_head({"y"}), Devices::cpu(2)), Error);
+  EXPECT_THROW(OfflinePredictor(without_head({"head"})), Error) << "a variable may be an output";
+  const OfflinePredictor predict(without_head({"features"}));
+  EXPECT_TRUE(at::equal(predict(at::ones({2}))[0], at::full({2}, 3.0F)));
+}
+
+TEST(OfflinePredictorTest, AWeightMayBeMissingIfThatIsAskedFor) {
+  PredictConfig config = without_head({"y"});
+  config.allow_missing = true;
+  EXPECT_EQ(OfflinePredictor(std::move(config))(at::ones({1}))[0].item<float>(), 3);
+  PredictConfig ignoring = without_head({"y"});
+  ignoring.session_init = DictRestore({{"backbone", at::full({}, 3.0F)}}, {.ignore = {"head"}});
+  EXPECT_EQ(OfflinePredictor(std::move(ignoring))(at::ones({1}))[0].item<float>(), 3);
+}
+
+TEST(OfflinePredictorTest, SeveralFilesTogetherMayHaveAllWeights) {
+  PredictConfig config = without_head({"y"});
+  config.session_init = ChainInit({DictRestore({{"backbone", at::full({}, 3.0F)}}),
+                                   DictRestore({{"head", at::full({}, 5.0F)}})});
+  EXPECT_EQ(OfflinePredictor(std::move(config))(at::ones({1}))[0].item<float>(), 15);
+}
+
+// What is validated in a training, predicted with averages.
+void averaged(const at::Tensor& x) {
+  const auto averages = use_moving_averages();
+  backbone_and_head(x);
+}
+
+PredictConfig with_averages(NamedTensors values) {
+  return {.inputs = {{"x", {-1}}},
+          .tower_func = averaged,
+          .session_init = DictRestore(std::move(values)),
+          .output_names = {"y"}};
+}
+
+NamedTensors weights() { return {{"backbone", at::full({}, 3.0F)}, {"head", at::full({}, 5.0F)}}; }
+
+TEST(OfflinePredictorTest, AveragesPredictWhereTheFunctionUsesThem) {
+  NamedTensors values = weights();
+  values["backbone/MovingAverage"] = at::full({}, 0.5F);
+  values["head/MovingAverage"] = at::full({}, 0.25F);
+  const at::Tensor x = at::ones({2});
+  const at::Tensor expected = at::full({2}, 0.125F);
+  EXPECT_TRUE(at::equal(OfflinePredictor(with_averages(values))(x)[0], expected));
+  const MultiTowerOfflinePredictor towers(with_averages(values), Devices::cpu(2));
+  EXPECT_TRUE(at::equal(towers[1](x)[0], expected));
+  DatasetPredictor data(with_averages(values), FakeData({{.shape = {2}}}, {.size = 3}));
+  EXPECT_EQ(data.all().size(), 3U);
+  // Weights themselves outside the scope.
+  PredictConfig both =
+      with_averages({{"m/w", at::full({}, 5.0F)}, {"m/w/MovingAverage", at::full({}, 0.25F)}});
+  both.tower_func = [](const at::Tensor& x) {
+    VariableScope shared("m", Reuse::kAuto);
+    const at::Tensor own = get_variable("w", {});
+    const auto averages = use_moving_averages();
+    named("y", x * own / get_variable("w", {}));
+  };
+  both.output_names = {"m/y"};
+  EXPECT_EQ(OfflinePredictor(std::move(both))(x)[0][0].item<float>(), 20);
+}
+
+TEST(OfflinePredictorTest, AVariableWithoutAnAverageIsUsedItselfAndLogged) {
+  NamedTensors values = weights();
+  values["head/MovingAverage"] = at::full({}, 0.25F);
+  float y = 0;
+  const std::string log = stdout_of(
+      [&] { y = OfflinePredictor(with_averages(values))(at::ones({1}))[0].item<float>(); });
+  EXPECT_EQ(y, 0.75F);
+  EXPECT_THAT(log,
+              HasSubstr("Without a moving average, 1 variable is used as restored: backbone."));
+}
+
+TEST(OfflinePredictorTest, ACheckpointWithoutAveragesIsAnError) {
+  EXPECT_THAT([] { OfflinePredictor(with_averages(weights())); },
+              ThrowsMessage<Error>(HasSubstr("[use_moving_averages] what is restored has a moving "
+                                             "average of no variable, and the model predicts with "
+                                             "those of backbone, head.")));
+  EXPECT_THROW(OfflinePredictor(with_averages({{"backbone/MovingAverage", at::ones({})}})), Error)
+      << "the head has neither a value nor an average";
 }
 
 }  // namespace
