@@ -2,15 +2,15 @@
 #include "tensorpack/predict/online_predictor.h"
 
 #include <ATen/ATen.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
+#include <set>
 
-#include "tensorpack/graph/passes/passes.h"
-#include "tensorpack/graph/record_op.h"
-#include "tensorpack/graph/state_guard.h"
-#include "tensorpack/session/function_scope.h"
+#include "tensorpack/predict/detail/needs.h"
 #include "tensorpack/utils/error.h"
-#include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/error_context.h"
 #include "tensorpack/utils/string.h"
 
 namespace tensorpack {
@@ -27,52 +27,82 @@ std::vector<std::string> names_of(const std::vector<TensorSpec>& specs) {
   return names;
 }
 
-// Whether what is left of a trace after dead code is gone reads input number `index`.
-bool reads_input(const Trace& trace, size_t index) {
-  const ValueId input = trace.inputs[index];
-  bool found = std::any_of(trace.outputs.begin(), trace.outputs.end(),
-                           [&](const auto& output) { return output.second == input; });
-  for (const Node& node : trace.nodes) {
-    node.for_each_argument([&](ValueId id) { found |= id == input; });
-  }
-  return found;
-}
-
-// The model is recorded on zeros and cut down to each output: what still reads an input needs it.
-void check_left_out(Graph& graph, const Op& op, const PredictorOptions& options) {
-  std::vector<at::Tensor> trial;
-  for (const TensorSpec& spec : op.inputs()) trial.push_back(spec.trial_value(op.device()));
-  const FunctionScope scope(Precision::kFloat32);
-  const StateGuard guard(graph, {op.state().generator});
-  Trace recorded;
-  try {
-    recorded = record_op(graph, op, trial).recording.trace;
-  } catch (const Error& error) {
-    log::debug("What '{}' needs was not checked: {}", op.name(), error.what());
-    return;  // a model for the eager executor
-  }
+// An output that needs an input which is left out is an error here.
+void check_left_out(const detail::Needs& needs, const std::vector<TensorSpec>& left_out,
+                    const PredictorOptions& options) {
   for (const std::string& output : options.output_names) {
-    Trace trace = recorded;
-    if (trace.outputs.contains(output)) eliminate_dead_code(trace, {output});
-    for (size_t i = 0; i < op.inputs().size(); ++i) {
-      const std::string& input = op.inputs()[i].name;
-      if (contains(options.input_names, input)) continue;
-      TP_CHECK(output != input && (!recorded.outputs.contains(output) || !reads_input(trace, i)),
-               "predictor",
+    for (const TensorSpec& input : left_out) {
+      TP_CHECK(!needs.needs_input(output, input.name), "predictor",
                "the output '{}' depends on the input '{}', which is not among the predictor's "
                "inputs ({}). Add it.",
-               output, input, join(options.input_names, ", "));
+               output, input.name, join(options.input_names, ", "));
     }
   }
 }
 
-// As the other inputs are: an open first dimension is the batch.
-at::Tensor zeros_for(const TensorSpec& spec, int64_t batch, c10::Device device) {
-  at::Tensor zeros = spec.trial_value(device);
-  if (batch < 0 || spec.shape.empty() || spec.shape[0] != -1) return zeros;
-  Shape shape = zeros.sizes().vec();
-  shape[0] = batch;
-  return zeros.new_zeros(shape);
+// What the function computes from an input, for messages.
+std::vector<std::string> computed_from(const detail::Needs& needs, const Op& op,
+                                       const std::string& input) {
+  std::vector<std::string> names;
+  for (const auto& [name, spec] : op.outputs()) {
+    if (!op.has_input(name) && needs.needs_input(name, input)) names.push_back(name);
+  }
+  return names;
+}
+
+// The batch that is given: the first dimension of an input where it is open, or else of any.
+std::optional<int64_t> given_batch(const std::vector<TensorSpec>& specs, const Feeds& feeds) {
+  std::optional<int64_t> batch;
+  for (const TensorSpec& spec : specs) {
+    const auto given = feeds.find(spec.name);
+    if (given == feeds.end() || !given->second.defined() || given->second.dim() == 0) continue;
+    const bool is_open = !spec.shape.empty() && spec.shape[0] == -1;
+    if (is_open) return given->second.size(0);
+    if (!batch) batch = given->second.size(0);
+  }
+  return batch;
+}
+
+Shape trial_shape_of(const TensorSpec& spec) { return spec.trial_value(c10::kMeta).sizes().vec(); }
+
+// The size of an open inner dimension of an input, from what is given: that of the inputs which
+// have as many dimensions and leave the same one open, or else of all that are open; nullopt where
+// these differ. Dimensions that have other sizes in the trial shapes are others.
+std::optional<int64_t> given_size(const TensorSpec& input, size_t dim,
+                                  const std::vector<TensorSpec>& specs, const Feeds& feeds) {
+  const int64_t trial_size = trial_shape_of(input)[dim];
+  std::set<int64_t> same_place, all;
+  for (const TensorSpec& spec : specs) {
+    const auto given = feeds.find(spec.name);
+    if (given == feeds.end() || !given->second.defined()) continue;
+    if (given->second.dim() != std::ssize(spec.shape)) continue;  // an error of the session
+    const Shape trial = trial_shape_of(spec);
+    for (size_t d = 1; d < spec.shape.size(); ++d) {
+      if (spec.shape[d] != -1 || trial[d] != trial_size) continue;
+      const int64_t size = given->second.size(static_cast<int64_t>(d));
+      if (d == dim && spec.shape.size() == input.shape.size()) same_place.insert(size);
+      all.insert(size);
+    }
+  }
+  const std::set<int64_t>& sizes = same_place.empty() ? all : same_place;
+  return sizes.size() == 1 ? std::optional(*sizes.begin()) : std::nullopt;
+}
+
+// Of the sizes that the other inputs have, or else of its trial shape.
+at::Tensor zeros_for(const TensorSpec& input, const std::vector<TensorSpec>& specs,
+                     const Feeds& feeds, c10::Device device) {
+  const at::Tensor trial = input.trial_value(device);
+  Shape shape = trial.sizes().vec();
+  for (size_t dim = 0; dim < shape.size(); ++dim) {
+    if (input.shape[dim] != -1) continue;
+    const auto size = dim == 0 ? given_batch(specs, feeds) : given_size(input, dim, specs, feeds);
+    shape[dim] = size.value_or(shape[dim]);
+  }
+  return shape == trial.sizes() ? trial : trial.new_zeros(shape);
+}
+
+bool is_open(const TensorSpec& spec) {
+  return std::find(spec.shape.begin(), spec.shape.end(), -1) != spec.shape.end();
 }
 
 }  // namespace
@@ -97,7 +127,13 @@ OnlinePredictor::OnlinePredictor(Graph& graph, TowerHandle tower, PredictorOptio
   for (const TensorSpec& spec : op.inputs()) {
     if (!contains(options_.input_names, spec.name)) left_out_.push_back(spec);
   }
-  if (!left_out_.empty()) check_left_out(graph, op, options_);
+  if (left_out_.empty()) return;
+  const detail::Needs needs(graph, op);
+  if (!needs.are_known()) return;
+  check_left_out(needs, left_out_, options_);
+  for (const TensorSpec& spec : left_out_) {
+    computed_from_left_out_[spec.name] = computed_from(needs, op, spec.name);
+  }
 }
 
 std::vector<at::Tensor> OnlinePredictor::operator()(const std::vector<at::Tensor>& inputs) const {
@@ -107,15 +143,37 @@ std::vector<at::Tensor> OnlinePredictor::operator()(const std::vector<at::Tensor
            inputs.size());
   Session& session = session_();
   Feeds feeds;
-  int64_t batch = -1;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (batch < 0 && inputs[i].defined() && inputs[i].dim() > 0) batch = inputs[i].size(0);
-    feeds.emplace(options_.input_names[i], inputs[i]);
-  }
+  for (size_t i = 0; i < inputs.size(); ++i) feeds.emplace(options_.input_names[i], inputs[i]);
+  const Op& op = tower_.op();
+  const Feeds given = feeds;
   for (const TensorSpec& spec : left_out_) {
-    feeds.emplace(spec.name, zeros_for(spec, batch, tower_.op().device()));
+    feeds.emplace(spec.name, zeros_for(spec, op.inputs(), given, op.device()));
   }
-  return session.run(tower_.op(), options_.output_names, feeds);
+  const bool has_guessed = std::any_of(left_out_.begin(), left_out_.end(), is_open);
+  if (!has_guessed) return session.run(op, options_.output_names, feeds);
+  try {
+    return session.run(op, options_.output_names, feeds);
+  } catch (...) {
+    rethrow_with(place_of_left_out(feeds));
+  }
+}
+
+std::string OnlinePredictor::place_of_left_out(const Feeds& feeds) const {
+  std::vector<std::string> texts;
+  for (const TensorSpec& spec : left_out_) {
+    if (!is_open(spec)) continue;
+    std::string text = fmt::format("the input '{}', which is left out and is zeros of [{}] here",
+                                   spec.name, fmt::join(feeds.at(spec.name).sizes(), ", "));
+    const auto needing = computed_from_left_out_.find(spec.name);
+    if (needing != computed_from_left_out_.end() && !needing->second.empty()) {
+      text += fmt::format(" ('{}' is computed from it)", fmt::join(needing->second, "', '"));
+    }
+    texts.push_back(std::move(text));
+  }
+  return fmt::format(
+      "with {}. If that size is to blame, name the input among the predictor's inputs, or do not "
+      "use it in prediction (is_training())",
+      join(texts, ", and "));
 }
 
 }  // namespace tensorpack

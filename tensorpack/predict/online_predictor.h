@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,11 @@ struct PredictorOptions {
 
 /// A prediction tower as a function from tensors to tensors.
 ///
-/// Inputs that are left out are filled with zeros. Throws an Error when it is made if a name is
-/// unknown or an output depends on an input that is left out, and when it is called if the session
-/// does not exist yet or the number of tensors is wrong.
+/// Inputs that are left out are filled with zeros. Open dimensions of theirs get the sizes that the
+/// inputs given have in the same place, if their trial shapes agree there; without one, the sizes
+/// of the trial shape. Throws an Error when it is made if a name is unknown or an output depends on
+/// an input that is left out, and when it is called if the session does not exist yet or the number
+/// of tensors is wrong.
 class OnlinePredictor {
  public:
   /// `session` is asked at every call; `graph` is the one of the tower.
@@ -43,9 +46,13 @@ class OnlinePredictor {
   const std::vector<std::string>& output_names() const { return options_.output_names; }
 
  private:
+  // Where a run failed: with which inputs left out.
+  std::string place_of_left_out(const Feeds& feeds) const;
+
   TowerHandle tower_;
   PredictorOptions options_;
   std::vector<TensorSpec> left_out_;
+  std::map<std::string, std::vector<std::string>> computed_from_left_out_;
   std::function<Session&()> session_;
 };
 

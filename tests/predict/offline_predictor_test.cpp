@@ -134,6 +134,62 @@ TEST(OfflinePredictorTest, WrongShapeIsAnError) {
       ThrowsMessage<Error>(HasSubstr("'x' must have shape [-1], got [2, 2].")));
 }
 
+TEST(OfflinePredictorTest, LeftOutInputsHaveTheSizesOfThoseThatAreGiven) {
+  // `tokens` is [N, T]; the mask of all pairs and the label are left out.
+  const OfflinePredictor predict({
+      .inputs = {{"tokens", {-1, -1}}, {"pairs", {-1, -1, -1}}, {"label", {-1, -1}}, {"id", {-1}}},
+      .tower_func =
+          [](const at::Tensor& tokens, const at::Tensor& pairs, const at::Tensor& label,
+             const at::Tensor& id) {
+            named("twice", tokens * 2);
+            named("cost",
+                  (at::bmm(pairs, (tokens - label).unsqueeze(2)).squeeze(2).sum(1) + id).sum());
+          },
+      .input_names = {"tokens"},
+      .output_names = {"twice"},
+  });
+  for (const auto& shape : std::vector<std::vector<int64_t>>{{1, 64}, {3, 5}, {2, 1}}) {
+    EXPECT_TRUE(at::equal(predict(at::ones(shape))[0], at::full(shape, 2.0F)));
+  }
+}
+
+TEST(OfflinePredictorTest, ALeftOutInputKeepsATrialSizeOfItsOwn) {
+  // One-hot labels of 10 classes have nothing to do with the size of an image.
+  const OfflinePredictor predict({
+      .inputs = {{"image", {-1, -1}}, {"label", {-1, -1}, at::kFloat, {2, 10}}, {"mask", {-1, -1}}},
+      .tower_func =
+          [](const at::Tensor& image, const at::Tensor& label, const at::Tensor& mask) {
+            named("y", image * 2);
+            named("cost", ((image * mask).sum(1, true) * at::ones({10}) - label).sum());
+          },
+      .input_names = {"image"},
+      .output_names = {"y"},
+  });
+  EXPECT_TRUE(at::equal(predict(at::ones({3, 5}))[0], at::full({3, 5}, 2.0F)));
+}
+
+TEST(OfflinePredictorTest, ALeftOutInputWhoseSizeIsUnknownIsNamedWithWhatNeedsIt) {
+  const OfflinePredictor predict({
+      .inputs = {{"x", {-1, 3}}, {"target", {-1, -1}, at::kFloat, {2, 3}}},
+      .tower_func =
+          [](const at::Tensor& x, const at::Tensor& target) {
+            const at::Tensor long_x = x.repeat({1, x.size(0)}).narrow(1, 0, x.size(0) + 1);
+            named("y", x * 2);
+            named("cost", (long_x - target).square().mean());
+          },
+      .input_names = {"x"},
+      .output_names = {"y"},
+  });
+  EXPECT_TRUE(at::equal(predict(at::ones({2, 3}))[0], at::full({2, 3}, 2.0F)));
+  EXPECT_THAT(
+      [&] {
+        predict(at::ones({5, 3}));
+      },
+      ThrowsMessage<Error>(
+          AllOf(HasSubstr("with the input 'target', which is left out and is zeros of [5, 3]"),
+                HasSubstr("('cost' is computed from it)"))));
+}
+
 // A backbone that has weights, and a head that may have none.
 void backbone_and_head(const at::Tensor& x) {
   const at::Tensor features = named("features", x * get_variable("backbone", {}, init::ones()));
