@@ -16,10 +16,21 @@ VariableGetterScope*& innermost() { return ThreadFrame::current().get<GetterStat
 
 }  // namespace
 
-VariableGetterScope::VariableGetterScope(VariableGetter getter)
-    : getter_(std::move(getter)), outer_(std::exchange(innermost(), this)) {}
+VariableGetterScope::VariableGetterScope(VariableGetter getter, bool freezes_layers)
+    : getter_(std::move(getter)),
+      freezes_layers_(freezes_layers),
+      outer_(std::exchange(innermost(), this)) {}
 
 VariableGetterScope::~VariableGetterScope() { innermost() = outer_; }
+
+bool VariableGetterScope::is_open() { return innermost() != nullptr; }
+
+bool VariableGetterScope::freezes_layers() {
+  for (const VariableGetterScope* scope = innermost(); scope; scope = scope->outer_) {
+    if (scope->freezes_layers_) return true;
+  }
+  return false;
+}
 
 at::Tensor VariableGetterScope::get(const std::string& name, VariableOptions options,
                                     const NextGetter& last) {

@@ -22,7 +22,8 @@ using VariableGetter = std::function<at::Tensor(const std::string& name, Variabl
 /// is asked first, and its `next` is the one around it.
 class [[nodiscard]] VariableGetterScope {
  public:
-  explicit VariableGetterScope(VariableGetter getter);
+  /// With `freezes_layers`, layers leave state of their own, such as moving averages, as it is.
+  explicit VariableGetterScope(VariableGetter getter, bool freezes_layers = false);
   ~VariableGetterScope();
   VariableGetterScope(const VariableGetterScope&) = delete;
   VariableGetterScope& operator=(const VariableGetterScope&) = delete;
@@ -30,8 +31,14 @@ class [[nodiscard]] VariableGetterScope {
   /// Asks the getters in place, innermost first, and `last` behind them.
   static at::Tensor get(const std::string& name, VariableOptions options, const NextGetter& last);
 
+  /// Whether getters are in place on this thread.
+  static bool is_open();
+  /// Whether one of them freezes layers.
+  static bool freezes_layers();
+
  private:
   VariableGetter getter_;
+  bool freezes_layers_;
   VariableGetterScope* outer_;
 };
 

@@ -12,9 +12,11 @@
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/graph/operator_watch.h"
+#include "tensorpack/graph/variable_getter.h"
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
 
 namespace tensorpack::detail {
 namespace {
@@ -112,6 +114,13 @@ std::shared_ptr<Module> adopt_module(const std::string& name, std::shared_ptr<Mo
   const std::string& path = VariableScope::current_path();
   const std::shared_ptr<Module> own = module_of_tower(call, path, module);
   for (const Member& member : members_of(*own)) call.use_variable(path + "/" + member.name);
+  if (VariableGetterScope::is_open()) {
+    log::warning_once(
+        "Scopes that replace variables (freeze_variables(), use_moving_averages(), "
+        "remap_variables()) do not reach those of the module '{}'. To freeze it, switch off "
+        "requires_grad of its parameters before adopt().",
+        path);
+  }
   own->train(is_training());
   return own;
 }

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
+#include "tensorpack/graph/variable_getter.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
@@ -97,7 +98,7 @@ Normalization make_normalization(const BatchNormOptions& options, int64_t channe
 bool keeps_statistics(const BatchNormOptions& options) {
   const TowerContext* tower = TowerContext::current();
   return (tower == nullptr || tower->is_main_training_tower()) &&
-         options.ema_update != EmaUpdate::kSkip;
+         options.ema_update != EmaUpdate::kSkip && !VariableGetterScope::freezes_layers();
 }
 
 at::Tensor normalize_by_batch(const at::Tensor& input, Normalization n,
@@ -125,8 +126,9 @@ at::Tensor BatchNorm(const std::string& name, const at::Tensor& input,
     const BatchNormOptions options = with_arg_scope(std::move(call_options));
     detail::check_rank("BatchNorm", input, {2, 4}, "[N, C] or [N, C, H, W]");
     Normalization n = make_normalization(options, input.size(1));
-    const bool use_batch_statistics = options.training.value_or(is_training());
-    if (is_training() && !use_batch_statistics) {
+    const bool is_frozen = VariableGetterScope::freezes_layers();
+    const bool use_batch_statistics = options.training.value_or(is_training() && !is_frozen);
+    if (is_training() && !use_batch_statistics && !is_frozen) {
       log::warning_once("[{}] uses the moving statistics in training: it is frozen.",
                         detail::layer_place("BatchNorm"));
     }

@@ -26,8 +26,9 @@ struct BatchNormOptions {
   std::optional<double> epsilon = {};   ///< 1e-5
   std::optional<bool> center = {};      ///< true: learn `beta`
   std::optional<bool> scale = {};       ///< true: learn `gamma`
-  /// Statistics of the batch, or the moving ones; as the tower when empty. False in a training
-  /// tower freezes the statistics, with one warning.
+  /// Statistics of the batch, or the moving ones; when empty those of the batch in a training tower
+  /// outside freeze_variables(). False in a training tower freezes the statistics, with one
+  /// warning.
   std::optional<bool> training = {};
   std::optional<Activation> activation = {};   ///< none
   std::optional<EmaUpdate> ema_update = {};    ///< kInternal

@@ -15,7 +15,8 @@ VariableGetterScope freeze_variables(FreezeOptions options) {
         if (options.as_model_variables) variable.role = VariableRole::kModel;
         const at::Tensor value = next(variable);
         return options.stop_gradient ? value.detach() : value;
-      });
+      },
+      /*freezes_layers=*/options.stop_gradient || options.as_model_variables);
 }
 
 VariableGetterScope remap_variables(

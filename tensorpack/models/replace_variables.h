@@ -20,9 +20,9 @@ struct FreezeOptions {
   bool as_model_variables = false;
 };
 
-/// While the result lives, trainable variables asked for on this thread do not change. With
-/// `stop_gradient` alone, what does not pass through the layers, such as weight decay, still
-/// changes them.
+/// While the result lives, trainable variables asked for on this thread do not change, and a
+/// BatchNorm normalises by its moving statistics and leaves them as they are. With `stop_gradient`
+/// alone, what does not pass through the layers, such as weight decay, still changes the variables.
 [[nodiscard]] VariableGetterScope freeze_variables(FreezeOptions options = {});
 
 /// While the result lives, layers on this thread get `function(name, variable)` in place of each

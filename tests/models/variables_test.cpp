@@ -93,6 +93,52 @@ TEST_F(LayersTest, VariablesFrozenAsModelVariablesAreNotTrained) {
   EXPECT_TRUE(graph_.variables().trainable().empty());
 }
 
+// The numbers of torch::nn::BatchNorm1d in eval().
+TEST_F(LayersTest, AFrozenBatchNormUsesItsStatisticsAndKeepsThem) {
+  const at::Tensor x = at::randn({16, 3}) * 2 + 5;
+  train();
+  BatchNorm("bn", x);
+  const at::Tensor mean = variable("bn/mean/EMA").clone();
+  const at::Tensor variance = variable("bn/variance/EMA").clone();
+  const at::Tensor expected = (x - mean) / (variance + 1e-5).sqrt();
+  for (const FreezeOptions& options :
+       {FreezeOptions{}, FreezeOptions{.stop_gradient = false, .as_model_variables = true}}) {
+    for (const BatchNormOptions& affine : {BatchNormOptions{}, BatchNormOptions{.scale = false}}) {
+      train();
+      const auto frozen = freeze_variables(options);
+      EXPECT_TRUE(at::allclose(BatchNorm("bn", x, affine), expected, 1e-4, 1e-5));
+    }
+  }
+  train();
+  {
+    const auto frozen = freeze_variables();
+    const at::Tensor by_batch = BatchNorm("bn", x, {.training = true});
+    EXPECT_LT(by_batch.mean().abs().item<double>(), 1e-5) << "what the call says wins";
+  }
+  EXPECT_TRUE(at::equal(variable("bn/mean/EMA"), mean));
+  EXPECT_TRUE(at::equal(variable("bn/variance/EMA"), variance));
+}
+
+TEST_F(LayersTest, ABatchNormIsFrozenInTheCallsThatAreFrozen) {
+  const at::Tensor x = at::ones({4, 3}) * 5 + at::randn({4, 3});
+  train();
+  VariableScope scope("shared", Reuse::kAuto);
+  BatchNorm("bn", x);
+  const at::Tensor after_one = variable("shared/bn/mean/EMA").clone();
+  {
+    const auto frozen = freeze_variables();
+    const auto mapped =
+        remap_variables([](const std::string&, const at::Tensor& value) { return value; });
+    BatchNorm("bn", x * 10);
+    EXPECT_TRUE(at::equal(variable("shared/bn/mean/EMA"), after_one));
+  }
+  {
+    const auto trained = freeze_variables({.stop_gradient = false});
+    BatchNorm("bn", x);  // nothing is frozen
+  }
+  EXPECT_FALSE(at::equal(variable("shared/bn/mean/EMA"), after_one));
+}
+
 TEST_F(LayersTest, RemappedVariablesPassTheirGradientOn) {
   train();
   std::vector<std::string> names;
