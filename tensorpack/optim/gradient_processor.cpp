@@ -3,6 +3,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "tensorpack/models/symbolic.h"
 #include "tensorpack/optim/kernels.h"
 #include "tensorpack/tower/summary.h"
@@ -10,8 +12,34 @@
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/regex.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
+
+WholeName::WholeName(const char* where, std::string regex)
+    : regex_(std::move(regex)), pattern_(compile_regex(where, regex_)) {}
+
+bool WholeName::matches(const Variable& variable) const {
+  return std::regex_match(variable.tower_free_name(), pattern_);
+}
+
+void WholeName::warn_without_match(const char* where, const Gradients& gradients) const {
+  const auto is_match = [&](const Gradient& gradient) { return matches(*gradient.variable); };
+  if (std::any_of(gradients.begin(), gradients.end(), is_match)) return;
+  std::vector<std::string> names;
+  for (const Gradient& gradient : gradients) names.push_back(gradient.variable->tower_free_name());
+  // One optimizer may update several sets of variables; the pattern may be meant for another one.
+  if (CallScope* call = CallScope::current()) {
+    const std::string& tower = call->options().variable_prefix;
+    for (const Variable* variable : call->graph().variables().trainable("", tower)) {
+      if (matches(*variable)) return;
+    }
+  }
+  log::warning_once(
+      "{}('{}') matches the whole name of no variable, and has no effect. {} Patterns are not "
+      "searched for in names: '.*conv.*/W' finds 'net/conv0/W', 'conv' does not.",
+      where, regex_, did_you_mean(regex_, names));
+}
 
 GlobalNormClip::GlobalNormClip(double norm) : norm_(norm) {
   TP_CHECK(norm_ > 0, "GlobalNormClip", "the norm is {}. It must be above 0.", norm_);
@@ -37,42 +65,39 @@ MapGradient::MapGradient(Function function, std::string regex)
                   std::move(regex)) {}
 
 MapGradient::MapGradient(FunctionOfVariable function, std::string regex)
-    : function_(std::move(function)),
-      regex_(std::move(regex)),
-      pattern_(compile_regex("MapGradient", regex_)) {}
+    : function_(std::move(function)), pattern_("MapGradient", std::move(regex)) {}
 
 Gradients MapGradient::process(Gradients gradients) {
+  pattern_.warn_without_match("MapGradient", gradients);
   Gradients mapped;
-  bool matched = false;
   for (Gradient& gradient : gradients) {
-    if (!std::regex_match(gradient.variable->tower_free_name(), pattern_)) {
+    if (!pattern_.matches(*gradient.variable)) {
       mapped.push_back(std::move(gradient));
       continue;
     }
-    matched = true;
     if (std::optional<at::Tensor> value = function_(gradient.value, *gradient.variable)) {
       mapped.push_back({gradient.variable, std::move(*value)});
     }
-  }
-  if (!matched) {
-    log::warning_once("MapGradient('{}') matches the whole name of no variable.", regex_);
   }
   return mapped;
 }
 
 ScaleGradient::ScaleGradient(const std::vector<Rule>& rules) {
   for (const auto& [regex, factor] : rules) {
-    rules_.emplace_back(compile_regex("ScaleGradient", regex), factor);
+    rules_.emplace_back(WholeName("ScaleGradient", regex), factor);
   }
   TP_CHECK(!rules_.empty(), "ScaleGradient", "there are no rules. Pass {{{{\"fc.*\", 0.1}}}}.");
 }
 
 Gradients ScaleGradient::process(Gradients gradients) {
+  for (const auto& [pattern, factor] : rules_) {
+    pattern.warn_without_match("ScaleGradient", gradients);
+  }
   Gradients scaled;
   for (Gradient& gradient : gradients) {
     double factor = 1;
     for (const auto& [pattern, rule_factor] : rules_) {
-      if (!std::regex_match(gradient.variable->tower_free_name(), pattern)) continue;
+      if (!pattern.matches(*gradient.variable)) continue;
       factor = rule_factor;
       log::info_once("The gradient of '{}' is multiplied by {}.",
                      gradient.variable->tower_free_name(), factor);
@@ -96,24 +121,24 @@ Gradients CheckGradient::process(Gradients gradients) {
   return gradients;
 }
 
-PrintGradient::PrintGradient(const std::string& regex)
-    : pattern_(compile_regex("PrintGradient", regex)) {}
+PrintGradient::PrintGradient(const std::string& regex) : pattern_("PrintGradient", regex) {}
 
 Gradients PrintGradient::process(Gradients gradients) {
+  pattern_.warn_without_match("PrintGradient", gradients);
   for (const Gradient& gradient : gradients) {
-    if (!std::regex_match(gradient.variable->tower_free_name(), pattern_)) continue;
+    if (!pattern_.matches(*gradient.variable)) continue;
     print_stat(gradient.value, "Gradient of '" + gradient.variable->tower_free_name() + "'");
   }
   return gradients;
 }
 
-SummaryGradient::SummaryGradient(const std::string& regex)
-    : pattern_(compile_regex("SummaryGradient", regex)) {}
+SummaryGradient::SummaryGradient(const std::string& regex) : pattern_("SummaryGradient", regex) {}
 
 Gradients SummaryGradient::process(Gradients gradients) {
   if (TowerContext::current() == nullptr) return gradients;
+  pattern_.warn_without_match("SummaryGradient", gradients);
   for (const Gradient& gradient : gradients) {
-    if (!std::regex_match(gradient.variable->tower_free_name(), pattern_)) continue;
+    if (!pattern_.matches(*gradient.variable)) continue;
     const std::string name = gradient.variable->tower_free_name() + "-grad";
     add_moving_summary(name + "/rms", gradient.value.square().mean().sqrt());
     // A copy: what comes later may write the gradient.

@@ -17,6 +17,20 @@
 
 namespace tensorpack {
 
+/// A regular expression for names of variables, which has to match the whole name ("fc/W", without
+/// the tower's prefix), as in Tensorpack's gradient processors.
+class WholeName {
+ public:
+  WholeName(const char* where, std::string regex);
+  bool matches(const Variable& variable) const;
+  /// Warns, once, when there is no match among the gradients, nor among what else the call trains.
+  void warn_without_match(const char* where, const Gradients& gradients) const;
+
+ private:
+  std::string regex_;
+  std::regex pattern_;
+};
+
 /// Changes gradients, or leaves some out. Called where Optimizer::apply_gradients() is.
 class GradientProcessor {
  public:
@@ -48,13 +62,12 @@ class MapGradient final : public GradientProcessor {
 
  private:
   FunctionOfVariable function_;
-  std::string regex_;
-  std::regex pattern_;
+  WholeName pattern_;
 };
 
 /// Multiplies gradients by the factor of the first rule whose expression matches the variable's
-/// whole name; a factor of 0 takes the variable out of the update. Logs each
-/// once.
+/// whole name; a factor of 0 takes the variable out of the update. Logs each once, and warns of a
+/// rule that matches no variable.
 class ScaleGradient final : public GradientProcessor {
  public:
   using Rule = std::pair<std::string, double>;  ///< regular expression, factor
@@ -62,7 +75,7 @@ class ScaleGradient final : public GradientProcessor {
   Gradients process(Gradients gradients) override;
 
  private:
-  std::vector<std::pair<std::regex, double>> rules_;
+  std::vector<std::pair<WholeName, double>> rules_;
 };
 
 /// Throws an Error that names the variable when a gradient has a NaN or an infinity, in the run
@@ -72,25 +85,26 @@ class CheckGradient final : public GradientProcessor {
   Gradients process(Gradients gradients) override;
 };
 
-/// print_stat() of the gradients of variables whose whole name matches, in every run.
+/// print_stat() of the gradients of variables whose whole name matches, in every run. Warns when no
+/// variable matches.
 class PrintGradient final : public GradientProcessor {
  public:
   explicit PrintGradient(const std::string& regex = ".*");
   Gradients process(Gradients gradients) override;
 
  private:
-  std::regex pattern_;
+  WholeName pattern_;
 };
 
 /// Reports each gradient: a moving average of its root mean square, `<variable>-grad/rms`, and its
-/// `<variable>-grad-histogram`.
+/// `<variable>-grad-histogram`. For variables whose whole name matches; warns when none does.
 class SummaryGradient final : public GradientProcessor {
  public:
   explicit SummaryGradient(const std::string& regex = ".*");
   Gradients process(Gradients gradients) override;
 
  private:
-  std::regex pattern_;
+  WholeName pattern_;
 };
 
 /// An optimizer that sees gradients after the processors, which run in order.

@@ -100,6 +100,34 @@ TEST_F(GradientsTest, TheFirstRuleOfScaleGradientWins) {
   EXPECT_THAT(log, HasSubstr("The gradient of 'fc/W' is multiplied by 0.5."));
 }
 
+TEST_F(GradientsTest, ARuleThatMatchesNoVariableIsToldOf) {
+  ScaleGradient scale({{"f", 0.25}, {"fc/.*", 1}});
+  Gradients kept;
+  const std::string log = stdout_of([&] {
+    kept = scale.process(gradients(vector_of({1, 1}), vector_of({3})));
+  });
+  EXPECT_TRUE(at::equal(kept[1].value, vector_of({3}))) << "patterns are for whole names";
+  EXPECT_THAT(log, HasSubstr("ScaleGradient('f') matches the whole name of no variable"));
+  EXPECT_THAT(log, testing::Not(HasSubstr("'fc/.*'")));
+  const auto log_of = [&](GradientProcessor&& processor) {
+    return stdout_of([&] {
+      TowerContext tower(graph_);
+      at::NoGradGuard no_grad;
+      processor.process(gradients(vector_of({1, 1}), vector_of({3})));
+    });
+  };
+  EXPECT_THAT(log_of(PrintGradient("none")), HasSubstr("PrintGradient('none') matches"));
+  EXPECT_THAT(log_of(SummaryGradient("none")), HasSubstr("SummaryGradient('none') matches"));
+}
+
+TEST_F(GradientsTest, ARuleForAnotherSetOfVariablesIsNone) {
+  TowerContext tower(graph_);
+  const std::string log = stdout_of([&] {
+    ScaleGradient({{"fc/W", 0.75}}).process({{&graph_.variables().at("a"), vector_of({1, 1})}});
+  });
+  EXPECT_EQ(log, "") << "the optimizer may update that one, too";
+}
+
 TEST_F(GradientsTest, ProcessorsRunInOrderBeforeTheUpdate) {
   auto optimizer = apply_grad_processors(
       SGD({.lr = 1}), {GlobalNormClip(5), MapGradient([](const Tensor& g) { return g + 1; }, "a")});
