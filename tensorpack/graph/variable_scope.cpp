@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/graph/variable_scope.h"
 
+#include <ATen/ATen.h>
+#include <c10/util/accumulate.h>
+
 #include <exception>
 
 #include "tensorpack/graph/call_scope.h"
@@ -21,6 +24,20 @@ struct ScopeState {
 };
 
 ScopeState& scope_state() { return ThreadFrame::current().get<ScopeState>(); }
+
+// Weights that begin with zeros pass no gradient on: a hidden layer of them never learns. State
+// that is no weight is counted up from zero.
+Initializer default_initializer(at::IntArrayRef shape, const VariableOptions& options) {
+  const bool is_weight = options.role == VariableRole::kTrainable && shape.size() >= 2 &&
+                         c10::isFloatingType(options.dtype) && c10::multiply_integers(shape) > 0;
+  if (!is_weight) return {};
+  return [glorot = init::xavier_uniform()](at::Tensor& value, const at::Generator& generator) {
+    // libtorch draws no numbers of half precision on the CPU.
+    at::Tensor drawn = at::empty(value.sizes(), at::promote_types(value.scalar_type(), at::kFloat));
+    glorot(drawn, generator);
+    value.copy_(drawn);
+  };
+}
 
 // Behind the getters: the variable itself.
 at::Tensor find_or_create(CallScope& call, const std::string& path, at::IntArrayRef shape,
@@ -82,6 +99,8 @@ at::Tensor get_variable(const std::string& name, at::IntArrayRef shape, Variable
   check_variable_name("get_variable", name);
   const std::string path = VariableScope::path_of(name);
   call.use_variable(path);
+  // Before getters may change the role: frozen weights begin as trained ones do.
+  if (!options.init) options.init = default_initializer(shape, options);
   return VariableGetterScope::get(path, std::move(options), [&](const VariableOptions& with) {
     return find_or_create(call, path, shape, with);
   });

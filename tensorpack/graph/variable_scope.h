@@ -47,7 +47,9 @@ class [[nodiscard]] VariableScope {
 };
 
 struct VariableOptions {
-  Initializer init = {};  ///< zeros when empty
+  /// When empty, a trainable variable of two dimensions or more draws from init::xavier_uniform()
+  /// (Glorot), as in TensorFlow; every other one begins with zeros.
+  Initializer init = {};
   VariableRole role = VariableRole::kTrainable;
   c10::ScalarType dtype = c10::kFloat;
   std::optional<c10::Device> device = {};  ///< that of the current call when empty

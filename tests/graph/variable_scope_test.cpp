@@ -4,6 +4,10 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <tuple>
+#include <vector>
+
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/utils/error.h"
@@ -83,6 +87,36 @@ TEST(GetVariableTest, CallOnAnotherDeviceReadsACopyThatPassesGradientsOn) {
   VariableScope again("kept");
   const c10::Device cpu(at::kCPU);
   EXPECT_TRUE(get_variable("W", {2}, VariableOptions{.device = cpu}).is_cpu());
+}
+
+TEST(GetVariableTest, WeightsWithoutAnInitializerAreGlorotUniform) {
+  Graph graph({.seed = 3});
+  CallScope call(graph);
+  for (const auto& [name, shape, limit] :
+       std::vector<std::tuple<std::string, std::vector<int64_t>, double>>{
+           {"matrix", {40, 60}, std::sqrt(6.0 / (40 + 60))},
+           {"kernel", {8, 4, 5, 5}, std::sqrt(6.0 / (8 * 25 + 4 * 25))}}) {
+    const at::Tensor value = get_variable(name, shape).detach();
+    EXPECT_LE(value.abs().max().item<double>(), limit);
+    EXPECT_GT(value.abs().max().item<double>(), 0.95 * limit);
+    EXPECT_NEAR(value.var().item<double>(), limit * limit / 3, 0.05 * limit * limit);
+    EXPECT_NEAR(value.mean().item<double>(), 0, 0.1 * limit);
+  }
+  const at::Tensor half = get_variable("half", {4, 4}, {.dtype = at::kHalf});
+  EXPECT_EQ(half.scalar_type(), at::kHalf);
+  EXPECT_GT(half.detach().to(at::kFloat).abs().sum().item<double>(), 0);
+}
+
+TEST(GetVariableTest, WhatIsNoWeightBeginsWithZeros) {
+  Graph graph;
+  CallScope call(graph);
+  EXPECT_EQ(get_variable("scalar", {}).item<float>(), 0);
+  for (const at::Tensor& value :
+       {get_variable("bias", {9}), get_variable("sums", {3, 3}, {.role = VariableRole::kModel}),
+        get_variable("count", {3, 3}, {.role = VariableRole::kGlobal, .dtype = at::kLong})}) {
+    EXPECT_EQ(value.count_nonzero().item<int64_t>(), 0);
+  }
+  EXPECT_EQ(get_variable("none", {0, 3}).numel(), 0);
 }
 
 TEST(GetVariableTest, OnlyTrainableVariablesRequireGradients) {

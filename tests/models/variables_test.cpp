@@ -139,6 +139,13 @@ TEST_F(LayersTest, ABatchNormIsFrozenInTheCallsThatAreFrozen) {
   EXPECT_FALSE(at::equal(variable("shared/bn/mean/EMA"), after_one));
 }
 
+TEST_F(LayersTest, WeightsFrozenFromTheBeginningBeginAsOthersDo) {
+  train();
+  const auto frozen = freeze_variables({.as_model_variables = true});
+  EXPECT_GT(get_variable("w", {4, 4}).abs().sum().item<float>(), 0);
+  EXPECT_EQ(graph_.variables().at("w").role, VariableRole::kModel);
+}
+
 TEST_F(LayersTest, RemappedVariablesPassTheirGradientOn) {
   train();
   std::vector<std::string> names;
