@@ -122,6 +122,7 @@
 #include "tensorpack/models/dropout.h"
 #include "tensorpack/models/embedding.h"
 #include "tensorpack/models/fully_connected.h"
+#include "tensorpack/models/linear.h"
 #include "tensorpack/models/linear_wrap.h"
 #include "tensorpack/models/nonlinear.h"
 #include "tensorpack/models/norm.h"

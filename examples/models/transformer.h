@@ -22,9 +22,7 @@ struct TransformerOptions {
 inline Tensor transformer(const Tensor& words, const TransformerOptions& options = {}) {
   const int64_t width = options.features;
   auto linear = [](const std::string& name, const Tensor& x, int64_t units) {
-    return FullyConnected(name, x.flatten(0, 1),
-                          {.units = units, .kernel_init = init::normal(0.02)})
-        .view({x.size(0), x.size(1), units});
+    return Linear(name, x, {.units = units, .kernel_init = init::normal(0.02)});
   };
   const Tensor positions = get_variable("positions", {options.context, width}, init::normal(0.01));
   Tensor l =

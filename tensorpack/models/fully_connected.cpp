@@ -5,6 +5,7 @@
 
 #include "tensorpack/models/detail/weights.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
 
 namespace tensorpack {
@@ -20,6 +21,12 @@ at::Tensor FullyConnected(const std::string& name, const at::Tensor& input,
              "the input needs a batch dimension and features, got {}. Reshape it to "
              "[N, features].",
              counted(input.dim(), "dimension"));
+    if (input.dim() == 3) {
+      log::warning_once(
+          "[{}] flattens its input of [N, {}, {}] to [N, {}]. For a layer over the last dimension "
+          "use Linear; if it is meant, write .flatten(1).",
+          where, input.size(1), input.size(2), input.size(1) * input.size(2));
+    }
     const at::Tensor flat = input.flatten(1);
     const auto [weight, bias] =
         detail::get_weights(options, {*options.units, flat.size(1)}, *options.units);

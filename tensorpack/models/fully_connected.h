@@ -24,7 +24,8 @@ struct FullyConnectedOptions {
 };
 
 /// input x W^T + b on the input flattened to [N, features]. Variables `W` [units, features] and
-/// `b`.
+/// `b`. An input [N, T, C] is flattened, too, with one warning: see Linear for each token by
+/// itself.
 at::Tensor FullyConnected(const std::string& name, const at::Tensor& input,
                           FullyConnectedOptions options);
 

@@ -14,6 +14,7 @@
 #include "tensorpack/models/conv2d.h"
 #include "tensorpack/models/dropout.h"
 #include "tensorpack/models/fully_connected.h"
+#include "tensorpack/models/linear.h"
 #include "tensorpack/models/pooling.h"
 
 namespace tensorpack {
@@ -43,6 +44,9 @@ class LinearWrap {
   }
   LinearWrap FullyConnected(const std::string& name, FullyConnectedOptions options) const {
     return LinearWrap(tensorpack::FullyConnected(name, tensor_, std::move(options)));
+  }
+  LinearWrap Linear(const std::string& name, LinearOptions options) const {
+    return LinearWrap(tensorpack::Linear(name, tensor_, std::move(options)));
   }
   LinearWrap BatchNorm(const std::string& name, BatchNormOptions options = {}) const {
     return LinearWrap(tensorpack::BatchNorm(name, tensor_, std::move(options)));

@@ -9,10 +9,13 @@
 #include "tensorpack/models/conv2d.h"
 #include "tensorpack/models/dropout.h"
 #include "tensorpack/models/fully_connected.h"
+#include "tensorpack/models/linear.h"
 #include "tensorpack/models/pooling.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/error.h"
 #include "tests/models/fixture.h"
+#include "tests/support/capture.h"
+#include "tests/support/throws.h"
 
 namespace tensorpack::test {
 namespace {
@@ -116,6 +119,49 @@ TEST_F(LayersTest, FullyConnectedFlattensItsInput) {
   EXPECT_THAT(variable("fc/W").sizes().vec(), ElementsAre(5, 12));
   EXPECT_EQ(graph_.variables().find("fc/b"), nullptr);
   EXPECT_TRUE(at::equal(y, at::linear(x.flatten(1), variable("fc/W"))));
+}
+
+TEST_F(LayersTest, FullyConnectedSaysWhenItFlattensTokens) {
+  train();
+  const auto log_of = [&](const at::Tensor& x, const std::string& name) {
+    return stdout_of([&] { FullyConnected(name, x, {.units = 5}); });
+  };
+  EXPECT_THAT(log_of(at::ones({2, 3, 4}), "tokens"),
+              AllOf(HasSubstr("[FullyConnected 'tokens'] flattens its input of [N, 3, 4] to "
+                              "[N, 12]."),
+                    HasSubstr("use Linear")));
+  train();
+  EXPECT_EQ(log_of(at::ones({6, 3, 4}), "tokens"), "") << "once";
+  EXPECT_EQ(log_of(at::ones({2, 3, 4, 4}), "images"), "");
+  EXPECT_EQ(log_of(at::ones({2, 12}), "features"), "");
+}
+
+// As torch::nn::Linear computes it.
+TEST_F(LayersTest, LinearIsOverTheLastDimension) {
+  train();
+  int index = 0;
+  for (const auto& shape :
+       std::vector<std::vector<int64_t>>{{4}, {2, 4}, {2, 3, 4}, {2, 3, 5, 4}}) {
+    const std::string name = "linear" + std::to_string(index++);
+    const at::Tensor x = at::randn(shape);
+    const at::Tensor y = Linear(name, x, {.units = 5, .bias_init = init::normal(1)});
+    EXPECT_THAT(shape_of(name + "/W"), ElementsAre(5, 4));
+    EXPECT_TRUE(at::equal(y, at::linear(x, variable(name + "/W"), variable(name + "/b"))));
+    EXPECT_TRUE(tower_->call().tensor(name + "/output").is_same(y));
+  }
+}
+
+TEST_F(LayersTest, LinearTakesTheOptionsOfItsScope) {
+  train();
+  ArgScope scope(LinearOptions{.activation = torch::relu,
+                               .use_bias = false,
+                               .kernel_init = init::constant(-1),
+                               .kernel_regularizer = l1_regularizer(1)});
+  EXPECT_EQ(Linear("fc", at::ones({1, 2, 4}), {.units = 3}).sum().item<float>(), 0);
+  EXPECT_FALSE(has_variable("fc/b"));
+  EXPECT_EQ(regularize_cost_from_collection().item<float>(), 12);
+  EXPECT_ERROR(Linear("none", at::ones({2, 4}), {}), "Set .units to 1 or more.");
+  EXPECT_ERROR(Linear("scalar", at::ones({}), {.units = 1}), "has no dimension of features");
 }
 
 TEST_F(LayersTest, PoolingIsThatOfLibtorch) {

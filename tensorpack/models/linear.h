@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <tuple>
+
+#include "tensorpack/models/arg_scope.h"
+#include "tensorpack/models/layer.h"
+#include "tensorpack/models/regularize.h"
+
+namespace tensorpack {
+
+struct LinearOptions {
+  std::optional<int64_t> units = {};                   ///< required
+  std::optional<Activation> activation = {};           ///< none
+  std::optional<bool> use_bias = {};                   ///< true
+  std::optional<Initializer> kernel_init = {};         ///< init::he_normal()
+  std::optional<Initializer> bias_init = {};           ///< zeros
+  std::optional<Regularizer> kernel_regularizer = {};  ///< none
+
+  auto fields() {
+    return std::tie(units, activation, use_bias, kernel_init, bias_init, kernel_regularizer);
+  }
+};
+
+/// input x W^T + b over the last dimension, whatever is before it, as torch::nn::Linear: [N, T, C]
+/// becomes [N, T, units]. Variables `W` [units, features] and `b`. FullyConnected flattens instead.
+at::Tensor Linear(const std::string& name, const at::Tensor& input, LinearOptions options);
+
+}  // namespace tensorpack
