@@ -8,6 +8,7 @@
 // layer's own defaults.
 #pragma once
 
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -23,9 +24,39 @@ std::vector<Options>& arg_scopes() {
   return ThreadFrame::current().get<std::vector<Options>>();
 }
 
+template <typename T>
+constexpr bool kIsOptional = false;
+template <typename T>
+constexpr bool kIsOptional<std::optional<T>> = true;
+
+struct AnyOptional {
+  template <typename T>
+  requires kIsOptional<T>
+  operator T() const;  // NOLINT(google-explicit-constructor)
+};
+struct AnyOther {
+  template <typename T>
+  requires(!kIsOptional<T>) operator T() const;  // NOLINT(google-explicit-constructor)
+};
+
+// How many members a struct of options has: as many as it can be initialised with.
+template <typename Options, typename... Members>
+consteval size_t count_members() {
+  if constexpr (requires { Options{Members{}..., AnyOptional{}}; }) {
+    return count_members<Options, Members..., AnyOptional>();
+  } else if constexpr (requires { Options{Members{}..., AnyOther{}}; }) {
+    return count_members<Options, Members..., AnyOther>();
+  } else {
+    return sizeof...(Members);
+  }
+}
+
 // Takes from `defaults` every field that is not set.
 template <typename Options>
 void fill_unset(Options& options, Options defaults) {
+  static_assert(
+      count_members<Options>() == std::tuple_size_v<decltype(std::declval<Options&>().fields())>,
+      "fields() must list every member of the options: ArgScope would ignore the others");
   auto fill = [](auto& field, auto& fallback) {
     if (!field.has_value()) field = std::move(fallback);
   };
