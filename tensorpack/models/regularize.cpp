@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "tensorpack/graph/variable_scope.h"
@@ -75,9 +76,14 @@ at::Tensor regularize_cost_from_collection(const std::string& name) {
 void detail::add_regularization(const std::optional<Regularizer>& regularizer,
                                 const at::Tensor& weight) {
   if (!regularizer || !*regularizer || !is_training()) return;
-  CallScope::current_or_throw("kernel_regularizer")
-      .add_to_collection(Collection::kRegularizationLosses, VariableScope::path_of("W/Regularizer"),
-                         (*regularizer)(weight));
+  CallScope& call = CallScope::current_or_throw("kernel_regularizer");
+  const std::string name = VariableScope::path_of("W/Regularizer");
+  const auto& added = call.collection(Collection::kRegularizationLosses);
+  const bool is_shared = std::any_of(added.begin(), added.end(),
+                                     [&](const auto& entry) { return entry.first == name; });
+  if (!is_shared) {
+    call.add_to_collection(Collection::kRegularizationLosses, name, (*regularizer)(weight));
+  }
 }
 
 }  // namespace tensorpack

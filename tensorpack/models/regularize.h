@@ -26,12 +26,14 @@ Regularizer l2_regularizer(double scale);
 [[nodiscard]] at::Tensor regularize_cost(const std::string& regex, const Regularizer& func,
                                          const std::string& name = "regularize_cost");
 
-/// The sum of what layers with a `.kernel_regularizer` added in this call; a zero if none did.
+/// The sum of what layers with a `.kernel_regularizer` added in this call; a zero if none did. A
+/// kernel that several layers share is regularized once, as the first of them says.
 [[nodiscard]] at::Tensor regularize_cost_from_collection(
     const std::string& name = "regularize_cost");
 
 namespace detail {
-/// Called by layers: adds the cost of `weight` to Collection::kRegularizationLosses in training.
+/// Called by layers: adds the cost of `weight`, the variable `W` of the current scope, to
+/// Collection::kRegularizationLosses in training.
 void add_regularization(const std::optional<Regularizer>& regularizer, const at::Tensor& weight);
 }  // namespace detail
 

@@ -71,6 +71,22 @@ TEST_F(LayersTest, LayersCollectTheCostOfTheirKernels) {
   EXPECT_EQ(regularize_cost_from_collection().item<float>(), 0);
 }
 
+TEST_F(LayersTest, ASharedKernelIsRegularizedOnce) {
+  train();
+  const FullyConnectedOptions shared = {.units = 3, .kernel_regularizer = l2_regularizer(0.2)};
+  {
+    VariableScope scope("siamese", Reuse::kAuto);
+    FullyConnected("fc", kInput, shared);
+    FullyConnected("fc", kInput * 2, shared);
+  }
+  FullyConnected("fc", kInput, shared);  // of another scope: another kernel
+  EXPECT_EQ(tower_->call().collection(Collection::kRegularizationLosses).size(), 2U);
+  EXPECT_NEAR(regularize_cost_from_collection().item<double>(),
+              0.1 * (variable("siamese/fc/W").square().sum().item<double>() +
+                     variable("fc/W").square().sum().item<double>()),
+              1e-5);
+}
+
 TEST_F(LayersTest, FrozenVariablesGetNoGradient) {
   train();
   at::Tensor y;
