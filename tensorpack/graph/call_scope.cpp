@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/graph/call_scope.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "tensorpack/graph/graph.h"
@@ -51,13 +52,14 @@ const at::Tensor& CallScope::tensor(const std::string& name) const {
 }
 
 std::string CallScope::name_of(const at::Tensor& tensor) const {
-  for (const auto& [name, candidate] : named_) {
-    if (candidate.is_same(tensor)) return name;
-  }
-  for (const auto& [name, candidate] : not_kept_) {
-    if (candidate._unsafe_get_target() == tensor.unsafeGetTensorImpl()) return name;
-  }
-  return "";
+  const auto is_called = [&](const std::string& name) {
+    if (const auto kept = named_.find(name); kept != named_.end()) {
+      return kept->second.is_same(tensor);
+    }
+    return not_kept_.at(name)._unsafe_get_target() == tensor.unsafeGetTensorImpl();
+  };
+  const auto newest = std::find_if(names_.rbegin(), names_.rend(), is_called);
+  return newest == names_.rend() ? "" : *newest;
 }
 
 const CallScope::CollectionItems& CallScope::collection(Collection key) const {
@@ -105,6 +107,7 @@ std::string CallScope::new_name(const std::string& name) {
              path);
     path = VariableScope::path_of(name + "_" + std::to_string(suffix));
   }
+  names_.push_back(path);
   return path;
 }
 

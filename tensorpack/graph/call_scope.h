@@ -68,7 +68,7 @@ class [[nodiscard]] CallScope {
   const NamedTensors& named_tensors() const { return named_; }
   /// Throws an Error with the nearest names when this call named no such tensor.
   const at::Tensor& tensor(const std::string& name) const;
-  /// The name under which this call knows `tensor`, or "".
+  /// The newest name under which this call knows `tensor`, or "".
   std::string name_of(const at::Tensor& tensor) const;
 
   /// What this call added to a list, as (name, tensor), in order.
@@ -99,6 +99,7 @@ class [[nodiscard]] CallScope {
   NamedTensors named_;
   // Outputs of layers that are not kept, as long as somebody else does.
   std::unordered_map<std::string, c10::weak_intrusive_ptr<at::TensorImpl>> not_kept_;
+  std::vector<std::string> names_;  // of both, oldest first
   std::map<Collection, CollectionItems> collections_;
   std::unordered_set<std::string> used_variables_;
   int64_t exchanges_ = 0;

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/tower/tower_context.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <optional>
+#include <set>
 #include <thread>
 
+#include "tensorpack/tower/summary.h"
 #include "tests/support/throws.h"
 
 namespace tensorpack {
@@ -75,6 +79,33 @@ TEST(TowerContextTest, ReplicasHaveVariablesOfTheirOwn) {
   TowerContext second(graph, {.index = 1, .total = 2, .variable_prefix = "tower1/"});
   get_variable("W", {2});
   EXPECT_NE(graph.variables().find("tower1/W"), nullptr);
+}
+
+TEST(TowerContextTest, OfSeveralNamesOfATensorTheNewestIsReported) {
+  Graph graph;
+  TowerContext tower(graph);
+  const at::Tensor older = named("zz", at::ones({}));
+  EXPECT_EQ(tower.call().name_of(named("aa", older)), "aa");
+  EXPECT_EQ(tower.call().name_of(named("yy", named("bb", at::ones({})))), "yy");
+  EXPECT_EQ(tower.call().name_of(at::ones({})), "");
+  add_moving_summary(older);
+  EXPECT_NE(graph.variables().find("EMA/aa"), nullptr);
+}
+
+TEST(TowerContextTest, ANameOfALayersOutputIsNewerThanTheLayers) {
+  Graph graph;
+  for (const bool keeps_outputs : {true, false}) {
+    TowerContext tower(graph);
+    std::optional<KeptLayerOutputs> kept;
+    if (!keeps_outputs) kept.emplace(std::set<std::string>{});
+    VariableScope scope("fc");
+    const at::Tensor output = layer_output(at::ones({}));
+    EXPECT_EQ(tower.call().name_of(output), "fc/output");
+    named("logits", output);
+    EXPECT_EQ(tower.call().name_of(output), "fc/logits");
+    VariableScope inner("wrapped");
+    EXPECT_EQ(tower.call().name_of(layer_output(output)), "fc/wrapped/output");
+  }
 }
 
 }  // namespace
