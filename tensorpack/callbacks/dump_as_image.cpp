@@ -61,7 +61,8 @@ void DumpTensorAsImage::dump(const at::Tensor& tensor) const {
   TP_CHECK(mapped.defined(), name(),
            "map_func made an undefined tensor of '{}' [{}]. Have it return the pictures.",
            tensor_name_, fmt::join(tensor.sizes(), ", "));
-  const std::vector<Image> images = to_images(mapped.cpu().to(at::kDouble) * options_.scale);
+  const std::vector<Image> images =
+      to_images(mapped.cpu().to(at::kDouble) * options_.scale, options_.layout);
   std::string prefix = options_.prefix;
   std::replace(prefix.begin(), prefix.end(), '/', '-');
   for (size_t i = 0; i < images.size(); ++i) {

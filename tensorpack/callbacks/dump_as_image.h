@@ -8,14 +8,16 @@
 #include <vector>
 
 #include "tensorpack/callbacks/callback.h"
+#include "tensorpack/monitors/image.h"
 
 namespace tensorpack {
 
 struct DumpImageOptions {
   /// What files and images are called; the tensor's name when empty.
   std::string prefix = {};
-  /// Makes pictures of the tensor: [H, W], [H, W, C], [N, H, W] or [N, H, W, C].
+  /// Makes pictures of the tensor, for to_images().
   std::function<at::Tensor(const at::Tensor&)> map_func = {};
+  ImageLayout layout = ImageLayout::kNCHW;
   /// Brings values to 0..255.
   double scale = 255;
 };

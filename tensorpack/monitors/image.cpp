@@ -33,6 +33,19 @@ at::Tensor to_bytes(const at::Tensor& pixels) {
       .contiguous();
 }
 
+const char* name_of(ImageLayout layout) { return layout == ImageLayout::kNHWC ? "kNHWC" : "kNCHW"; }
+
+const char* shapes_of(ImageLayout layout) {
+  return layout == ImageLayout::kNHWC ? "[H, W, C] or [N, H, W, C]" : "[C, H, W] or [N, C, H, W]";
+}
+
+// Of [N, H, W, C].
+std::vector<Image> pictures_in(const at::Tensor& pixels) {
+  std::vector<Image> images;
+  for (const at::Tensor& image : pixels.unbind(0)) images.emplace_back(image);
+  return images;
+}
+
 }  // namespace
 
 Image::Image(const at::Tensor& pixels) {
@@ -50,17 +63,27 @@ const std::string& Image::png() const {
   return *png_;
 }
 
-std::vector<Image> to_images(const at::Tensor& pixels) {
+std::vector<Image> to_images(const at::Tensor& pixels, ImageLayout layout) {
   TP_CHECK(pixels.defined() && pixels.dim() >= 2 && pixels.dim() <= 4, "Image",
-           "a tensor with {} is no image. Give [H, W], [H, W, C], [N, H, W] or "
-           "[N, H, W, C].",
-           counted(pixels.defined() ? pixels.dim() : 0, "dimension"));
-  if (pixels.dim() == 2 || (pixels.dim() == 3 && is_number_of_channels(pixels.size(2)))) {
-    return {Image(pixels)};
+           "a tensor with {} is no image. Give [H, W], [N, H, W], or {}.",
+           counted(pixels.defined() ? pixels.dim() : 0, "dimension"), shapes_of(layout));
+  if (pixels.dim() == 2) return {Image(pixels)};
+  const auto has_channels = [&](ImageLayout in) {
+    return is_number_of_channels(pixels.size(in == ImageLayout::kNHWC ? -1 : -3));
+  };
+  if (has_channels(layout)) {
+    const at::Tensor images = pixels.dim() == 3 ? pixels.unsqueeze(0) : pixels;
+    return pictures_in(layout == ImageLayout::kNHWC ? images : images.permute({0, 2, 3, 1}));
   }
-  std::vector<Image> images;
-  for (const at::Tensor& image : pixels.unbind(0)) images.emplace_back(image);
-  return images;
+  const ImageLayout other = layout == ImageLayout::kNHWC ? ImageLayout::kNCHW : ImageLayout::kNHWC;
+  TP_CHECK(!has_channels(other), "Image",
+           "a tensor of shape [{}] has no 1, 3 or 4 channels as {}. Its shape is one of {}: if it "
+           "is laid out so, pass ImageLayout::{}.",
+           fmt::join(pixels.sizes(), ", "), shapes_of(layout), shapes_of(other), name_of(other));
+  TP_CHECK(pixels.dim() == 3, "Image",
+           "a tensor of shape [{}] is no image: as {} it has no 1, 3 or 4 channels.",
+           fmt::join(pixels.sizes(), ", "), shapes_of(layout));
+  return pictures_in(pixels.unsqueeze(3));
 }
 
 }  // namespace tensorpack

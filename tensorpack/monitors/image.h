@@ -9,6 +9,13 @@
 
 namespace tensorpack {
 
+/// The order of dimensions in tensors of images. Everything that takes such tensors takes kNCHW,
+/// the layout of layers, unless it is told otherwise.
+enum class ImageLayout {
+  kNCHW,  ///< [N, C, H, W], or [C, H, W] for one
+  kNHWC,  ///< [N, H, W, C], or [H, W, C] for one: as files are decoded, and Tensorpack has them
+};
+
 /// One picture. A cheap handle: copies share the pixels, and the file they are encoded to.
 class Image {
  public:
@@ -30,8 +37,10 @@ class Image {
   std::shared_ptr<std::string> png_ = std::make_shared<std::string>();
 };
 
-/// The pictures in a tensor: [H, W], [H, W, C] with 1, 3 or 4 channels, a stack of gray ones
-/// [N, H, W], or [N, H, W, C]. Throws Error for other shapes.
-std::vector<Image> to_images(const at::Tensor& pixels);
+/// The pictures in a tensor, of 1, 3 or 4 channels (gray, RGB, RGBA): one or several in `layout`,
+/// one gray picture [H, W], or, where the dimension of channels has another size, a stack of gray
+/// ones [N, H, W]. Throws Error for other shapes, and for those that only the other layout
+/// explains.
+std::vector<Image> to_images(const at::Tensor& pixels, ImageLayout layout = ImageLayout::kNCHW);
 
 }  // namespace tensorpack

@@ -23,10 +23,10 @@ void Monitors::put_image(const std::string& name, const Image& image) {
   for (MonitorBase& monitor : monitors_) monitor.process_image(name, image, loop_);
 }
 
-void Monitors::put_image(const std::string& name, const at::Tensor& pixels) {
+void Monitors::put_image(const std::string& name, const at::Tensor& pixels, ImageLayout layout) {
   const std::vector<Image> images = [&] {
     try {
-      return to_images(pixels);
+      return to_images(pixels, layout);
     } catch (const Error& error) {
       throw make_error("put_image", "'{}': {}", name, error.what());
     }

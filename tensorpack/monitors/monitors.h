@@ -25,8 +25,9 @@ class Monitors {
   void put_scalar(const std::string& name, double value);
   void put_image(const std::string& name, const Image& image);
   /// The pictures in a tensor (see to_images()) with values in 0..255; several are named `name/0`,
-  /// `name/1` ...
-  void put_image(const std::string& name, const at::Tensor& pixels);
+  /// `name/1` ... A decoded picture is [H, W, C]: Image, or ImageLayout::kNHWC.
+  void put_image(const std::string& name, const at::Tensor& pixels,
+                 ImageLayout layout = ImageLayout::kNCHW);
   void put_histogram(const std::string& name, const Histogram& histogram);
   void put_histogram(const std::string& name, const at::Tensor& values);
   void put_text(const std::string& name, const std::string& text);

@@ -61,9 +61,9 @@ std::string shape_of(const at::Tensor& tensor) {
   return fmt::format("[{}]", fmt::join(tensor.sizes(), ", "));
 }
 
-// As monitors take pictures: [N, H, W, C].
-at::Tensor channels_behind(const at::Tensor& images) {
-  return images.dim() == 4 ? images.permute({0, 2, 3, 1}) : images.unsqueeze(3);
+// [N, C, H, W].
+at::Tensor with_channels(const at::Tensor& images) {
+  return images.dim() == 4 ? images : images.unsqueeze(1);
 }
 
 }  // namespace
@@ -115,7 +115,7 @@ void add_image_summary(const std::string& name, const at::Tensor& images, int64_
   TP_CHECK(max_images > 0, kWhere, "max_images of '{}' is {}. Show one or more.", name, max_images);
   at::NoGradGuard no_grad;
   const int64_t count = std::min(max_images, images.size(0));
-  add_summary(kWhere, {.name = name, .is_image = true}, channels_behind(images.slice(0, 0, count)));
+  add_summary(kWhere, {.name = name, .is_image = true}, with_channels(images.slice(0, 0, count)));
 }
 
 void add_tensor_summary(const std::string& name, const at::Tensor& tensor, SummaryTypes types) {

@@ -104,6 +104,46 @@ TEST(MonitorsTest, AStackOfImagesIsNumbered) {
   EXPECT_THAT(seen, ElementsAre("stack/0", "stack/1", "color", "batch"));
 }
 
+std::vector<std::string> sizes_of(const std::vector<Image>& images) {
+  std::vector<std::string> sizes;
+  for (const Image& image : images) {
+    sizes.push_back(fmt::format("{}x{}x{}", image.height(), image.width(), image.channels()));
+  }
+  return sizes;
+}
+
+TEST(MonitorsTest, TensorsOfImagesAreLaidOutAsThoseOfLayers) {
+  EXPECT_THAT(sizes_of(to_images(at::zeros({2, 3, 8, 4}))), ElementsAre("8x4x3", "8x4x3"));
+  EXPECT_THAT(sizes_of(to_images(at::zeros({2, 1, 8, 3}))), ElementsAre("8x3x1", "8x3x1"));
+  EXPECT_THAT(sizes_of(to_images(at::zeros({3, 8, 9}))), ElementsAre("8x9x3"));
+  EXPECT_THAT(sizes_of(to_images(at::zeros({2, 8, 9}))), ElementsAre("8x9x1", "8x9x1"));
+  const at::Tensor pixels = at::arange(2 * 3 * 8 * 4).reshape({2, 3, 8, 4});
+  EXPECT_TRUE(at::equal(to_images(pixels)[1].pixels(), pixels[1].permute({1, 2, 0}).to(at::kByte)));
+}
+
+TEST(MonitorsTest, DecodedImagesAreTakenIfTheirLayoutIsSaid) {
+  constexpr ImageLayout kDecoded = ImageLayout::kNHWC;
+  EXPECT_THAT(sizes_of(to_images(at::zeros({2, 3, 8, 4}), kDecoded)),
+              ElementsAre("3x8x4", "3x8x4"));
+  EXPECT_THAT(sizes_of(to_images(at::zeros({8, 9, 3}), kDecoded)), ElementsAre("8x9x3"));
+  EXPECT_THAT(sizes_of(to_images(at::zeros({2, 8, 9}), kDecoded)), ElementsAre("8x9x1", "8x9x1"));
+  EXPECT_THAT(
+      [] {
+        to_images(at::zeros({480, 640, 3}));
+      },
+      ThrowsMessage<Error>(HasSubstr("if it is laid out so, pass ImageLayout::kNHWC")));
+  EXPECT_THAT(
+      [] {
+        to_images(at::zeros({2, 3, 8, 8}), kDecoded);
+      },
+      ThrowsMessage<Error>(HasSubstr("pass ImageLayout::kNCHW")));
+  EXPECT_THAT(
+      [] {
+        to_images(at::zeros({2, 5, 8, 8}));
+      },
+      ThrowsMessage<Error>(HasSubstr("[2, 5, 8, 8] is no image")));
+}
+
 TEST(MonitorsTest, PixelsAreCutToBytes) {
   const Image image(at::tensor({-3.0, 1.6, 300.0, std::nan("")}).view({2, 2}));
   EXPECT_TRUE(image.pixels().equal(at::tensor({0, 2, 255, 0}, at::kByte).view({2, 2, 1})));
