@@ -11,6 +11,7 @@
 #include "tensorpack/tensorpack.h"
 #include "tensorpack/utils/fs.h"
 #include "tests/support/capture.h"
+#include "tests/support/throws.h"
 
 namespace tensorpack {
 namespace {
@@ -226,17 +227,20 @@ TEST_F(WeightsTest, AResNet50OfTorchvisionPredictsTheSame) {
                     examples::torchvision_names());
 }
 
-TEST_F(WeightsTest, WhatIsMissingInAFileIsTold) {
+TEST_F(WeightsTest, WhatIsTooMuchInAFileIsToldAndWhatIsMissingIsAnError) {
+  const auto load_resnet = [&](const NamedTensors& weights) {
+    write_weights(resnet_path_, weights);
+    return load(
+        {{"image", {-1, 3, 64, 64}}},
+        [](const Tensor& image) { named("logits", examples::resnet50(image)); }, resnet_path_,
+        examples::torchvision_names());
+  };
   NamedTensors weights = resnet_.tensors();
-  weights.erase("layer4.2.bn3.running_var");
   weights["layer5.weight"] = torch::ones({1});
-  write_weights(resnet_path_, weights);
-  const Loaded ours = load(
-      {{"image", {-1, 3, 64, 64}}},
-      [](const Tensor& image) { named("logits", examples::resnet50(image)); }, resnet_path_,
-      examples::torchvision_names());
-  EXPECT_THAT(ours.log, HasSubstr("left as before: group3/block2/conv3_bn/variance/EMA."));
-  EXPECT_THAT(ours.log, HasSubstr("left unused: layer5.weight."));
+  EXPECT_THAT(load_resnet(weights).log, HasSubstr("left unused: layer5.weight."));
+  weights.erase("layer4.2.bn3.running_var");
+  EXPECT_ERROR(load_resnet(weights),
+               "the outputs (logits) need: group3/block2/conv3_bn/variance/EMA.");
 }
 
 TEST_F(WeightsTest, AGPT2OfHuggingFacePredictsTheSame) {
