@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/OpMathType.h>
+#include <ATen/WrapDimUtils.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
@@ -36,6 +37,19 @@ at::Tensor cross_entropy_loss(const at::Tensor& logits, const at::Tensor& target
   return (sum / total_weight(target, weight, ignore_index)).to(type);
 }
 
+// libtorch 1.13 makes a tensor of the number, and of that an index.
+at::Tensor repeat_interleave(const at::Tensor& self, int64_t repeats, c10::optional<int64_t> dim,
+                             c10::optional<int64_t> output_size) {
+  const c10::impl::ExcludeDispatchKeyGuard off(kKey);
+  if (repeats < 0) return at::repeat_interleave(self, repeats, dim, output_size);  // an error
+  const at::Tensor whole = dim && self.dim() > 0 ? self : self.flatten();
+  const int64_t along = c10::maybe_wrap_dim(dim.value_or(0), whole.dim());
+  std::vector<int64_t> sizes = whole.sizes().vec();
+  sizes.insert(sizes.begin() + along + 1, repeats);
+  const at::Tensor copies = whole.unsqueeze(along + 1).expand(sizes);
+  return copies.clone(at::MemoryFormat::Contiguous).flatten(along, along + 1);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, library) {
@@ -44,6 +58,7 @@ TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, library) {
 
 TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericMode, library) {
   library.impl("cross_entropy_loss", cross_entropy_loss);
+  library.impl("repeat_interleave.self_int", repeat_interleave);
 }
 
 struct FixedShapes::Guards {

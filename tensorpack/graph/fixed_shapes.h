@@ -7,7 +7,7 @@ namespace tensorpack {
 
 /// While it lives, functions of libtorch that select rows by their contents, and so cannot be
 /// recorded, compute the same on this thread without a selection. That is cross_entropy_loss() with
-/// label smoothing and the mean of the losses.
+/// label smoothing and the mean of the losses, and repeat_interleave() by a number.
 class [[nodiscard]] FixedShapes {
  public:
   FixedShapes();

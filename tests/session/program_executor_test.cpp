@@ -342,6 +342,39 @@ TEST(ProgramExecutorTest, CrossEntropyIsRecordedWithEveryOptionItHas) {
   }
 }
 
+// libtorch 1.13 makes a tensor of the number, and an index of that, which depends on data.
+TEST(ProgramExecutorTest, RepeatInterleaveByANumberIsRecorded) {
+  const auto repeated = [](const at::Tensor& x) {
+    return Tensors{x.repeat_interleave(2),
+                   x.repeat_interleave(3, 0),
+                   x.repeat_interleave(1, 1),
+                   x.repeat_interleave(2, -1),
+                   x.t().repeat_interleave(2, 0),
+                   x.repeat_interleave(0, 0),
+                   x[0][0].repeat_interleave(4),
+                   x.repeat_interleave(2, 1, 6),
+                   at::arange(2).repeat_interleave(2)};
+  };
+  Graph graph;
+  const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
+    const at::Tensor leaf = x.detach().clone().set_requires_grad(true);
+    const Tensors values = repeated(leaf);
+    NamedTensors outputs;
+    for (size_t i = 0; i < values.size(); ++i) outputs[std::to_string(i)] = values[i];
+    outputs["gradient"] = torch::autograd::grad({values[0].square().sum()}, {leaf})[0];
+    return outputs;
+  });
+  ProgramExecutor executor(graph, {});
+  const at::Tensor x = batch_of(2);
+  const Tensors expected = repeated(x);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < expected.size(); ++i) names.push_back(std::to_string(i));
+  names.emplace_back("gradient");
+  const Tensors got = executor.run(op, {x}, names);
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(got[i], expected[i])) << i;
+  EXPECT_TRUE(at::allclose(got.back(), 4 * x));
+}
+
 struct Refusal {
   std::string name;
   std::function<NamedTensors(const at::Tensor&)> function;
