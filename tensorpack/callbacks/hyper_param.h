@@ -25,6 +25,9 @@ class HyperParam {
   virtual double get_value() const = 0;
   /// For messages and for the file of HumanHyperParamSetter.
   virtual std::string readable_name() const = 0;
+  /// Whether programs read it from a variable. Otherwise the functions of ops may read it on the
+  /// host, and ops are recorded again when it is set.
+  virtual bool is_variable() const { return false; }
   /// Whether checkpoints have it anyway.
   virtual bool is_in_checkpoints() const { return false; }
 };
@@ -40,6 +43,7 @@ class GraphVarParam final : public HyperParam {
   void set_value(double value) override;
   double get_value() const override;
   std::string readable_name() const override { return name_; }
+  bool is_variable() const override { return true; }
   bool is_in_checkpoints() const override;
 
  private:
@@ -51,6 +55,9 @@ class GraphVarParam final : public HyperParam {
 /// An attribute of an object, which must outlive the training:
 ///
 ///   ObjAttrParam("noise", augmentor.noise)
+///
+/// A tower function may read it: each time it is set, ops are recorded again, which takes about as
+/// long as an eager step. What changes at every step is better a variable.
 class ObjAttrParam final : public HyperParam {
  public:
   template <typename Number>

@@ -69,8 +69,13 @@ void HyperParamSetter::set(double value) {
               old == text ? "is " + text + "." : "changes from " + old + " to " + text + ".");
     last_told_ = epoch_num();
   }
-  param().set_value(value);
+  assign(value);
   last_set_ = value;
+}
+
+void HyperParamSetter::assign(double value) {
+  param().set_value(value);
+  if (!param().is_variable()) graph().announce_change();
 }
 
 std::string HyperParamSetter::save_state() const {
@@ -78,7 +83,7 @@ std::string HyperParamSetter::save_state() const {
 }
 
 void HyperParamSetter::load_state(const std::string& state) {
-  if (!param().is_in_checkpoints()) param().set_value(parse_exact_text(state));
+  if (!param().is_in_checkpoints()) assign(parse_exact_text(state));
 }
 
 HyperParamSetterWithFunc::HyperParamSetterWithFunc(AnyHyperParam param, Function function,

@@ -38,6 +38,8 @@ class HyperParamSetter : public Callback {
   void set(double value);
 
  private:
+  void assign(double value);
+
   AnyHyperParam param_;
   std::optional<double> last_set_;
   int64_t last_told_ = -1;  // the epoch

@@ -91,7 +91,7 @@ class WaitWatch final : public c10::WarningHandler {
 };
 
 bool is_on_host(const Value& value) {
-  return value.options.device().is_cpu() && value.kind != ValueKind::kConstant;
+  return value.options.device().is_cpu() && (value.kind != ValueKind::kConstant || value.varies);
 }
 
 // Looked at while the work is captured, for each answer anew.
@@ -102,6 +102,7 @@ bool is_decided_before(const Trace& trace, const Node& node, ValueId id) {
 std::string describe(const Node& node, const Value& value) {
   const std::string what = value.kind == ValueKind::kVariable ? "the variable '" + value.name + "'"
                            : value.kind == ValueKind::kInput  ? "the input '" + value.name + "'"
+                           : value.varies                     ? "a captured tensor"
                                                               : "a tensor";
   return fmt::format("{}{} works on {} in host memory", node.op_name(), in_scope(node.scope), what);
 }

@@ -4,6 +4,7 @@
 
 #include <c10/core/Device.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -74,6 +75,13 @@ class Graph {
     return std::unique_lock(variables_mutex_);
   }
 
+  /// Tells that something on the host was changed on purpose that functions of ops read: a number
+  /// they captured, a member, a captured tensor that was replaced. Before its next run every op is
+  /// recorded again, and what differs takes effect. Setters of hyper-parameters do so. Any thread
+  /// may call it.
+  void announce_change() { ++announced_changes_; }
+  int64_t announced_changes() const { return announced_changes_; }
+
   /// Counts hooked runs; an int64 on the CPU, saved with the model.
   Variable& global_step() { return *global_step_; }
 
@@ -129,6 +137,7 @@ class Graph {
   std::map<std::string, at::Generator> generators_;
   VariableStore variables_;
   mutable std::recursive_mutex variables_mutex_;
+  std::atomic<int64_t> announced_changes_ = 0;
   Variable* global_step_ = nullptr;
   std::vector<Op> ops_;
   std::map<std::type_index, std::shared_ptr<void>> attachments_;

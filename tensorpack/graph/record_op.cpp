@@ -38,8 +38,7 @@ void warn_of_foreign_writes(const Op& op, const Trace& trace) {
   for (const Node& node : trace.nodes) written.insert(node.writes.begin(), node.writes.end());
   std::vector<std::string> shapes;
   for (const Value& value : trace.values) {
-    const bool is_parameter = value.kind == ValueKind::kConstant && value.tensor.is_leaf() &&
-                              value.tensor.requires_grad();
+    const bool is_parameter = value.kind == ValueKind::kConstant && value.requires_grad;
     if (!is_parameter || !written.contains(value.storage)) continue;
     shapes.push_back(fmt::format("[{}]", fmt::join(value.sizes, ", ")));
   }

@@ -61,6 +61,7 @@ class Recorder final : public OperatorWatch {
            torch::jit::Stack* stack) override;
   void add_output(const std::string& name, const at::Tensor& tensor);
   void finish(Recording& recording) { trace_.finish(recording); }
+  void find_captured(Recording& recording) const { trace_.find_captured(recording); }
   void restore_foreign_state() const { trace_.restore_foreign_state(); }
   bool is_computed_from_inputs(const at::Tensor& tensor) const {
     const std::lock_guard lock(mutex_);
@@ -295,8 +296,11 @@ Recording record(const RecordOptions& options) {
   recorder->finish(recording);
   // Their history would keep every result of the forward pass alive.
   for (auto& [name, tensor] : recording.outputs) tensor = tensor.detach();
+  recorder->find_captured(recording);  // when autograd holds nothing any more
   return recording;
 }
+
+bool is_recording() { return RecorderScope::current() != nullptr; }
 
 std::optional<bool> is_computed_from_inputs(const at::Tensor& tensor) {
   const Recorder* recorder = RecorderScope::current();

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "tensorpack/graph/captured_tensor.h"
 #include "tensorpack/graph/op.h"
 #include "tensorpack/graph/saved_state.h"
 #include "tensorpack/graph/trace.h"
@@ -46,6 +47,8 @@ struct Recording {
   /// What the function changed though the graph does not own it (a tensor it captured, a generator
   /// of its own), as it was before.
   SavedState foreign = {};
+  /// What the function holds, of the constants that vary.
+  std::vector<CapturedTensor> captured = {};
   /// What was unusual, for the debug log: views made behind the dispatcher, frozen host data ...
   std::vector<std::string> remarks = {};
 };
@@ -55,6 +58,9 @@ struct Recording {
 /// but is written by the function is put back as it was, and generators passed to operators too.
 /// Several threads may record at a time.
 Recording record(const RecordOptions& options);
+
+/// Whether this thread records a function.
+bool is_recording();
 
 /// Whether the function that this thread records computed `tensor` from its inputs, detached or
 /// not. Nothing while nothing is recorded.

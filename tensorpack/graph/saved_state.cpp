@@ -45,6 +45,12 @@ at::Tensor SavedState::saved(const at::Tensor& tensor) const {
   return {};
 }
 
+std::vector<at::Tensor> SavedState::tensors() const {
+  std::vector<at::Tensor> tensors;
+  for (const auto& [tensor, contents] : tensors_) tensors.push_back(tensor);
+  return tensors;
+}
+
 void SavedState::restore() const {
   const Unwatched unwatched;
   at::NoGradGuard no_grad;

@@ -23,6 +23,8 @@ class SavedState {
   SavedState saved_again() const;
   /// What the tensor held, in the memory of the host; undefined if it was not saved.
   at::Tensor saved(const at::Tensor& tensor) const;
+  /// The tensors themselves.
+  std::vector<at::Tensor> tensors() const;
   /// Writes everything back, in place.
   void restore() const;
 

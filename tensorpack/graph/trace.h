@@ -41,6 +41,11 @@ struct Value {
   at::TensorOptions options = {};
   int64_t storage_bytes = -1;  // -1: not a plain strided tensor
 
+  /// A constant whose contents others may change between runs. See Note [Captured tensors].
+  bool varies = false;
+  /// Of variables and constants: leaves that autograd gives a gradient.
+  bool requires_grad = false;
+
   bool is_persistent() const {
     return kind == ValueKind::kVariable || kind == ValueKind::kConstant;
   }

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "tensorpack/graph/recorder.h"
@@ -22,6 +23,13 @@ at::Tensor memory_view(const at::Tensor& tensor) {
   return tensor.detach().as_strided({count}, {1}, 0);
 }
 
+// With all of the memory, so that the geometry is the same.
+at::Tensor copy_of(const at::Tensor& tensor) {
+  at::NoGradGuard no_grad;
+  return memory_view(tensor).clone().as_strided(tensor.sizes(), tensor.strides(),
+                                                tensor.storage_offset());
+}
+
 }  // namespace
 
 void TraceBuilder::add_external(const at::Tensor& tensor, ValueKind kind, const std::string& name) {
@@ -32,6 +40,7 @@ void TraceBuilder::add_external(const at::Tensor& tensor, ValueKind kind, const 
     memories_[trace_.values[id].storage].is_foreign = true;
   } else {
     trace_.values[id].tensor = tensor.detach();
+    trace_.values[id].requires_grad = tensor.requires_grad();
   }
 }
 
@@ -51,7 +60,7 @@ ValueId TraceBuilder::use(const at::Tensor& tensor, bool reads_contents) {
     return rebuild_view(tensor, memory->second);
   }
   const ValueId id = add_value(tensor, ValueKind::kConstant, -1);
-  trace_.values[id].tensor = tensor;  // the very tensor: it may be a wrapped number
+  refer_to(tensor, id);
   memories_[trace_.values[id].storage].is_foreign = true;
   return id;
 }
@@ -152,6 +161,41 @@ void TraceBuilder::finish(Recording& recording) {
   recording.trace = std::move(trace_);
   recording.foreign = std::move(foreign_);
   recording.remarks = std::move(remarks_);
+  memories_.clear();
+}
+
+void TraceBuilder::find_captured(Recording& recording) const {
+  std::vector<at::Tensor> own = recording.foreign.tensors();
+  for (const auto& [name, tensor] : recording.outputs) own.push_back(tensor);
+  for (const Value& value : recording.trace.values) {
+    if (value.tensor.defined() && value.tensor.has_storage()) own.push_back(value.tensor);
+  }
+  const OwnedMemory memory(own);
+  std::unordered_set<StorageId> written;
+  for (const Node& node : recording.trace.nodes) {
+    written.insert(node.writes.begin(), node.writes.end());
+  }
+  for (const Original& original : originals_) {
+    Value& value = recording.trace.values[original.id];
+    if (value.kind != ValueKind::kConstant || is_wrapped_number(value.tensor)) continue;
+    const int64_t own_handles = is_handle(original.tensor, value.tensor) ? 1 : 0;
+    const bool is_held = handles(original.tensor) > own_handles;
+    value.varies = is_held || memory.has_other_owner(value.tensor);
+    if (is_held) recording.captured.emplace_back(original.tensor, value.requires_grad);
+    const bool is_gone = !value.varies && !written.contains(value.storage);
+    if (is_gone && original.contents.defined()) value.tensor = original.contents;
+  }
+}
+
+// By a tensor of the trace's own, unless it is more than its memory. Then others are noticed that
+// give theirs up.
+void TraceBuilder::refer_to(const at::Tensor& tensor, ValueId constant) {
+  Value& value = trace_.values[constant];
+  const bool is_plain = tensor.has_storage() && tensor.layout() == at::kStrided;
+  value.tensor = is_plain && !is_wrapped_number(tensor) ? tensor.variable_data() : tensor;
+  value.requires_grad = tensor.is_leaf() && tensor.requires_grad();
+  Original& original = originals_.emplace_back(Original{constant, weak(tensor)});
+  if (is_plain && tensor.storage().allocator() == nullptr) original.contents = copy_of(tensor);
 }
 
 ValueId TraceBuilder::add_value(const at::Tensor& tensor, ValueKind kind, int32_t producer) {
@@ -214,7 +258,7 @@ void TraceBuilder::freeze_host_contents(StorageId storage) {
   Value& value = trace_.values[trace_.nodes[memory.empty_node].results[0].ids[0]];
   value.kind = ValueKind::kConstant;
   value.producer = -1;
-  value.tensor = memory.empty_tensor;
+  refer_to(memory.empty_tensor, trace_.nodes[memory.empty_node].results[0].ids[0]);
   memory.host = Memory::Host::kFrozen;
   remark("memory filled by host code is frozen as a constant");
 }

@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tensorpack/graph/captured_tensor.h"
 #include "tensorpack/graph/saved_state.h"
 #include "tensorpack/graph/tensor_key.h"
 #include "tensorpack/graph/trace.h"
@@ -67,6 +68,8 @@ class TraceBuilder {
   void restore_foreign_state() const { foreign_.restore(); }
   /// Moves everything into the recording.
   void finish(Recording& recording);
+  /// Finds out, in what was finished, which constants others own. See Note [Captured tensors].
+  void find_captured(Recording& recording) const;
 
  private:
   // A piece of memory. The weak reference keeps the StorageImpl's address from being used again,
@@ -85,9 +88,18 @@ class TraceBuilder {
     bool is_saved = false;         // foreign, and its contents are kept for restore
   };
 
+  // A constant, and the tensor that the function used.
+  struct Original {
+    ValueId id;
+    WeakTensor tensor;
+    // Of memory that libtorch does not own, and that may be gone when the function has returned.
+    at::Tensor contents = {};
+  };
+
   int32_t next_node() const { return static_cast<int32_t>(trace_.nodes.size()); }
   ValueId add_value(const at::Tensor& tensor, ValueKind kind, int32_t producer);
   ValueId rebuild_view(const at::Tensor& tensor, StorageId storage);
+  void refer_to(const at::Tensor& tensor, ValueId constant);
   void before_read(StorageId storage);
   void freeze_host_contents(StorageId storage);
   void copy_frozen_contents(StorageId storage);
@@ -99,6 +111,7 @@ class TraceBuilder {
   std::unordered_map<TensorKey, ValueId, TensorKeyHash> ids_;
   std::vector<Memory> memories_;
   std::unordered_map<const void*, StorageId> memory_ids_;
+  std::vector<Original> originals_;
   SavedState foreign_;
   std::vector<at::Generator> generators_;
   std::vector<std::string> remarks_;

@@ -111,7 +111,15 @@ Gradients local_gradients(const at::Tensor& cost, const std::vector<Variable*>& 
            "model's output.");
   warn_of_foreign_leaves(cost);
   std::vector<at::Tensor> tensors;
-  for (const Variable* variable : variables) tensors.push_back(variable->tensor);
+  for (const Variable* variable : variables) {
+    TP_CHECK(
+        variable->tensor.requires_grad(), "minimize",
+        "the trainable variable '{}' does not require gradients: something has switched them "
+        "off, as requires_grad_(false) does. To freeze a layer, open freeze_variables() around "
+        "it, or pass minimize() the variables to train.",
+        variable->name);
+    tensors.push_back(variable->tensor);
+  }
   const std::vector<at::Tensor> values = differentiate(cost, tensors, keep_history);
 
   Gradients gradients;

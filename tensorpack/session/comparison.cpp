@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <map>
@@ -149,6 +150,18 @@ bool is_equal(const at::Tensor& expected, const at::Tensor& value, const at::Ten
   Scalars scalars;
   const c10::Device device = value.device();
   return is_equal_as_measured(scalars, on(device, expected), value, on(device, start))();
+}
+
+bool have_same_bits(const at::Tensor& a, const at::Tensor& b) {
+  const Unwatched unwatched;
+  const auto plain = [](const at::Tensor& tensor) {
+    const at::Tensor dense = tensor.layout() == at::kStrided ? tensor : tensor.to_dense();
+    return dense.detach().cpu().resolve_conj().resolve_neg().contiguous();
+  };
+  const at::Tensor first = plain(a), second = plain(b);
+  return first.nbytes() == second.nbytes() &&
+         (first.nbytes() == 0 ||
+          std::memcmp(first.data_ptr(), second.data_ptr(), first.nbytes()) == 0);
 }
 
 void widen(Outcome& spread, const Outcome& run, Outcome again, c10::Device device) {

@@ -14,6 +14,9 @@ namespace tensorpack {
 /// run: one step changes it little, so its change is what must agree.
 bool is_equal(const at::Tensor& expected, const at::Tensor& value, const at::Tensor& start = {});
 
+/// Whether two tensors of one shape and type hold the same bits.
+bool have_same_bits(const at::Tensor& a, const at::Tensor& b);
+
 /// What a run gave and left behind.
 struct Outcome {
   NamedTensors outputs = {};

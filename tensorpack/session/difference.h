@@ -16,10 +16,6 @@ std::vector<at::Tensor> copies_on(c10::Device device, const std::vector<at::Tens
 /// "node 3, aten::add.Tensor in scope 'fc'"
 std::string place_of(const Node& node, size_t index);
 
-/// Where the function did something else than when it was recorded, and what; "" if it did the
-/// same.
-std::string difference_in_structure(const Trace& before, const Trace& now);
-
 /// Runs the trace node by node and compares with what the nodes of an equal recording gave, on the
 /// same inputs, which may be written to; "" if all agree.
 std::string difference_in_results(const Trace& trace, const Recording& recording,

@@ -2,7 +2,6 @@
 // Ways to run an op. All give the same numbers.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -64,8 +63,8 @@ struct ExecutorOptions {
   Precision precision = Precision::kFloat32;
   /// Compare every new program with an eager run on other data.
   bool verify = true;
-  /// Compare it again before these runs of it, counted from 1, on the batch of the run; 0 for none.
-  std::array<int64_t, 3> verify_again = {10, 100, 1000};
+  /// Compare its recording with the function again (see Note [Verifying again]).
+  bool verify_again = true;
   FusionOptions fusion = {};  ///< not for ExecutorKind::kEager
 };
 

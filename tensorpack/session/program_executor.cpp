@@ -87,14 +87,40 @@ void warn_of_unverified(const Op& op) {
       op.name(), op.device().str());
 }
 
+// Kernels were chosen for the layout of the recording.
+std::vector<at::Tensor> laid_out_as(const Trace& trace, std::vector<at::Tensor> inputs) {
+  at::NoGradGuard no_grad;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Value& recorded = trace.values[trace.inputs[i]];
+    if (inputs[i].strides() == recorded.strides) continue;
+    inputs[i] = at::empty_strided(recorded.sizes, recorded.strides, recorded.options)
+                    .copy_(inputs[i].detach());
+  }
+  return inputs;
+}
+
+[[noreturn]] void fail_after_change(const Op& op, int64_t run, const TraceChange& change) {
+  throw make_error(
+      "verify '" + op.name() + "'",
+      "before run {}, the function does something else than when it was recorded; first at {}. "
+      "Something that it reads on the host has changed: a number that it captured, a member, a "
+      "captured tensor that was replaced, a random number, the clock. Keep it in a variable, or in "
+      "a tensor that is written in place. If it is changed on purpose, set it by an ObjAttrParam "
+      "or call Graph::announce_change(); or use ExecutorKind::kEager.",
+      run, change.where);
+}
+
 }  // namespace
 
 // What a caller asks for, in its order, possibly twice.
 class ProgramExecutor::Request final : public PreparedOp {
  public:
   Request(std::vector<std::string> fetches, const std::set<std::string>& distinct,
-          const Trace& trace, LoweredProgram& program)
-      : fetches_(std::move(fetches)), is_written_(written_inputs(trace)), program_(program) {
+          const Variant& variant, LoweredProgram& program)
+      : fetches_(std::move(fetches)),
+        is_written_(written_inputs(variant.trace)),
+        watch_(*variant.watch),
+        program_(program) {
     std::vector<bool> seen(distinct.size(), false);
     for (const std::string& name : fetches_) {
       const auto position =
@@ -108,7 +134,7 @@ class ProgramExecutor::Request final : public PreparedOp {
   LoweredProgram& program() const { return program_; }
 
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) override {
-    ++program_.runs;
+    watch_.count_run();
     const std::vector<at::Tensor> results = program_.runner->run(without_writes_to(inputs));
     std::vector<at::Tensor> values;
     values.reserve(sources_.size());
@@ -135,6 +161,7 @@ class ProgramExecutor::Request final : public PreparedOp {
 
   std::vector<std::string> fetches_;
   std::vector<char> is_written_;
+  RecordingWatch& watch_;
   LoweredProgram& program_;
   std::vector<Source> sources_;  // of each fetch
 };
@@ -145,34 +172,47 @@ ProgramExecutor::ProgramExecutor(Graph& graph, ExecutorOptions options,
 
 ProgramExecutor::~ProgramExecutor() = default;
 
-PreparedOp* ProgramExecutor::find(const Op& op, const std::vector<at::Tensor>& inputs,
-                                  const std::vector<std::string>& fetches) {
-  Request* const request = find_request(op, inputs, fetches);
-  return request == nullptr || is_due_to_be_verified(request->program()) ? nullptr : request;
+template <typename Action>
+auto ProgramExecutor::with_room(const Action& action) {
+  while (true) {
+    try {
+      return action();
+    } catch (const c10::OutOfMemoryError&) {
+      if (!give_back_memory()) throw;
+    }
+  }
 }
 
-ProgramExecutor::Request* ProgramExecutor::find_request(const Op& op,
-                                                        const std::vector<at::Tensor>& inputs,
-                                                        const std::vector<std::string>& fetches) {
+PreparedOp* ProgramExecutor::find(const Op& op, const std::vector<at::Tensor>& inputs,
+                                  const std::vector<std::string>& fetches) {
+  // What another function is recorded of must be the same each time, whatever is prepared here.
+  if (is_recording()) return &eager_.prepare(op, inputs, fetches);
   Variant* const variant = find_variant(variants_[&op.state()], inputs);
-  return variant == nullptr ? nullptr : find_request(*variant, fetches);
+  if (variant == nullptr || is_due_to_be_verified(*variant)) return nullptr;
+  return find_request(*variant, fetches);
 }
 
 PreparedOp& ProgramExecutor::prepare(const Op& op, const std::vector<at::Tensor>& inputs,
                                      const std::vector<std::string>& fetches) {
-  if (Request* const request = find_request(op, inputs, fetches)) {
-    if (is_due_to_be_verified(request->program())) {
-      verify_again(op, variants_[&op.state()].front(), request->program(), inputs);
-    }
-    return *request;
-  }
   Variants& variants = variants_[&op.state()];
-  if (variants.size() >= kMostRecordings && find_variant(variants, inputs) == nullptr) {
+  Variant* variant = find_variant(variants, inputs);
+  std::unique_ptr<RecordingWatch> before;  // of a recording that is no longer right
+  if (variant != nullptr && is_due_to_be_verified(*variant) &&
+      !does_the_same(op, *variant, inputs)) {
+    before = std::move(variant->watch);
+    variants.pop_front();  // where find_variant() left it
+    variant = nullptr;
+  }
+  if (variant != nullptr) {
+    if (Request* const request = find_request(*variant, fetches)) return *request;
+  } else if (variants.size() >= kMostRecordings) {
     return prepare_eagerly(op, inputs, fetches);
   }
   while (true) {
     try {
-      return prepare_anew(op, inputs, fetches);
+      Request& request = prepare_anew(op, inputs, fetches);
+      if (before) variants.front().watch->count_on_from(*before);
+      return request;
     } catch (const c10::OutOfMemoryError&) {
       if (!make_room(op)) throw;
     }
@@ -266,14 +306,16 @@ ProgramExecutor::Request& ProgramExecutor::prepare_anew(const Op& op,
   if (known != nullptr) {
     guard.add(known->foreign.saved_again());
     LoweredProgram& program = program_for(op, *known, inputs, names, guard);
-    add_request(*known, std::make_unique<Request>(fetches, distinct, known->trace, program));
+    add_request(*known, std::make_unique<Request>(fetches, distinct, *known, program));
+    known->watch->settle();
     return *known->requests.front();
   }
   const HostCopiesAhead copies(
       op.device(), options_.verify ? bytes_to_verify(graph_) : bytes_of_variables(graph_));
   Variant variant = record_variant(op, inputs, guard);
   LoweredProgram& program = program_for(op, variant, inputs, names, guard);
-  add_request(variant, std::make_unique<Request>(fetches, distinct, variant.trace, program));
+  add_request(variant, std::make_unique<Request>(fetches, distinct, variant, program));
+  variant.watch->settle();
   add_variant(op, variants, std::move(variant));
   return *variants.front().requests.front();
 }
@@ -282,6 +324,7 @@ ProgramExecutor::Variant ProgramExecutor::record_variant(const Op& op,
                                                          const std::vector<at::Tensor>& inputs,
                                                          StateGuard& guard) {
   ++recordings_;
+  const int64_t announced_changes = graph_.announced_changes();
   // What it was recorded on and what it gave is as large as a batch and its activations: let go.
   Recording recording = record_op(graph_, op, inputs).recording;
   guard.restore();
@@ -289,7 +332,8 @@ ProgramExecutor::Variant ProgramExecutor::record_variant(const Op& op,
     log::debug("Recording '{}': {}.", op.name(), remark);
   }
   guard.add(recording.foreign);
-  return {std::move(recording.trace), std::move(recording.foreign), {}, {}};
+  auto watch = std::make_unique<RecordingWatch>(graph_, announced_changes, recording);
+  return {std::move(recording.trace), std::move(recording.foreign), std::move(watch), {}, {}};
 }
 
 ProgramExecutor::LoweredProgram& ProgramExecutor::program_for(
@@ -306,9 +350,11 @@ ProgramExecutor::LoweredProgram& ProgramExecutor::program_for(
     guard.save_what_is_written_by(variant.trace);
     const bool is_first = variant.programs.size() == 1;
     try {
-      verify_with_room(
-          {op, variant.trace, optimized, fetches, *lowering_, is_first},
-          [&] { return another_batch(inputs); }, guard);
+      with_room([&] {
+        verify(
+            graph_, {op, variant.trace, optimized, fetches, *lowering_, is_first},
+            [&] { return another_batch(inputs); }, guard);
+      });
     } catch (const c10::OutOfMemoryError&) {
       if (lowering_->can_save_memory(op)) throw;
       warn_of_unverified(op);
@@ -320,37 +366,72 @@ ProgramExecutor::LoweredProgram& ProgramExecutor::program_for(
   return *known;
 }
 
-void ProgramExecutor::verify_with_room(const LoweredOp& program, const MakeBatch& make_batch,
-                                       StateGuard& guard) {
-  while (true) {
-    try {
-      return verify(graph_, program, make_batch, guard);
-    } catch (const c10::OutOfMemoryError&) {
-      if (!give_back_memory()) throw;
-    }
-  }
+bool ProgramExecutor::is_due_to_be_verified(const Variant& variant) const {
+  const RecordingWatch& watch = *variant.watch;
+  return watch.is_change_announced() || (options_.verify && options_.verify_again &&
+                                         (watch.is_due_by_count() || watch.sees_change()));
 }
 
-bool ProgramExecutor::is_due_to_be_verified(const LoweredProgram& program) const {
-  const auto& due = options_.verify_again;
-  return options_.verify && program.runs > 0 &&
-         std::find(due.begin(), due.end(), program.runs + 1) != due.end();
-}
-
-void ProgramExecutor::verify_again(const Op& op, Variant& variant, LoweredProgram& program,
-                                   const std::vector<at::Tensor>& inputs) {
+// Records the function again, on the batch of the run. False if it does something else on purpose;
+// throws if nobody said so.
+bool ProgramExecutor::does_the_same(const Op& op, Variant& variant,
+                                    const std::vector<at::Tensor>& inputs) {
   const PreparationScope scope(op, options_.precision, *lowering_);
   StateGuard guard(graph_, {op.state().generator});
-  const HostCopiesAhead copies(op.device(), bytes_to_verify(graph_));
-  guard.add(variant.foreign.saved_again());
-  guard.save_what_is_written_by(variant.trace);
+  const HostCopiesAhead copies(op.device(), bytes_of_variables(graph_));
+  RecordingWatch& watch = *variant.watch;
+  const int64_t announced_changes = graph_.announced_changes();
+  watch.postpone();
   try {
-    verify_with_room(
-        {op, variant.trace, program.optimized, program.fetches, *lowering_},
-        [&] { return copies_on(op.device(), inputs); }, guard);
+    const Recording now = with_room([&] {
+      guard.restore();
+      return record_op(graph_, op, laid_out_as(variant.trace, inputs)).recording;
+    });
+    guard.restore();
+    const TraceChange change = change_between(variant.trace, now.trace);
+    if (change.kind != TraceChange::Kind::kNone) {
+      if (watch.is_change_announced()) return false;
+      guard.add(variant.foreign.saved_again());
+      guard.add(now.foreign);
+      if (!is_still_right(op, variant, change, now.trace, inputs, guard)) return false;
+    }
+    watch.renew(announced_changes, now);
   } catch (const c10::OutOfMemoryError&) {
     warn_of_unverified(op);
   }
+  return true;
+}
+
+// Of a change that nobody announced: whether the program still computes what the function does.
+// False if it has to be prepared anew for later runs to do so; throws if it does not.
+bool ProgramExecutor::is_still_right(const Op& op, const Variant& variant,
+                                     const TraceChange& change, const Trace& now,
+                                     const std::vector<at::Tensor>& inputs, StateGuard& guard) {
+  using Kind = TraceChange::Kind;
+  const auto computes_the_same = [&] {
+    const std::vector<std::string> outputs = fetches_of(variant);
+    const bool are_there = std::all_of(outputs.begin(), outputs.end(), [&](const auto& name) {
+      return now.outputs.contains(name);
+    });
+    return are_there &&
+           compute_the_same(
+               op, variant.trace, now, outputs,
+               [&] { return copies_on(op.device(), laid_out_as(variant.trace, inputs)); }, guard);
+  };
+  if (change.kind == Kind::kNumbers || (change.kind != Kind::kMemory && !computes_the_same())) {
+    fail_after_change(op, variant.watch->next_run(), change);
+  }
+  log::debug("Op '{}' computes the same in another way before run {}: {}.", op.name(),
+             variant.watch->next_run(), change.where);
+  return change.kind == Kind::kContents;
+}
+
+std::vector<std::string> ProgramExecutor::fetches_of(const Variant& variant) {
+  std::set<std::string> names;
+  for (const auto& [fetches, program] : variant.programs) {
+    names.insert(fetches.begin(), fetches.end());
+  }
+  return {names.begin(), names.end()};
 }
 
 void ProgramExecutor::add_variant(const Op& op, Variants& variants, Variant variant) {

@@ -11,6 +11,8 @@
 #include "tensorpack/session/eager_executor.h"
 #include "tensorpack/session/executor.h"
 #include "tensorpack/session/lowering.h"
+#include "tensorpack/session/recording_watch.h"
+#include "tensorpack/session/trace_change.h"
 #include "tensorpack/session/verify.h"
 
 namespace tensorpack {
@@ -47,12 +49,12 @@ class ProgramExecutor final : public Executor {
     std::vector<std::string> fetches;
     Trace optimized;
     std::unique_ptr<ProgramRunner> runner;
-    int64_t runs = 0;  // so far
   };
   // One recording, and a program for every set of fetches that was asked for.
   struct Variant {
     Trace trace;
     SavedState foreign;  // what the function writes though the graph does not own it
+    std::unique_ptr<RecordingWatch> watch;
     std::map<std::vector<std::string>, std::unique_ptr<LoweredProgram>> programs;
     std::list<std::unique_ptr<Request>> requests;  // the last used first
   };
@@ -60,7 +62,7 @@ class ProgramExecutor final : public Executor {
 
   Request* find_request(const Op& op, const std::vector<at::Tensor>& inputs,
                         const std::vector<std::string>& fetches);
-  bool is_due_to_be_verified(const LoweredProgram& program) const;
+  bool is_due_to_be_verified(const Variant& variant) const;
   Variant* find_variant(Variants& variants, const std::vector<at::Tensor>& inputs);
   static Request* find_request(Variant& variant, const std::vector<std::string>& fetches);
   static void add_request(Variant& variant, std::unique_ptr<Request> request);
@@ -71,11 +73,16 @@ class ProgramExecutor final : public Executor {
   Variant record_variant(const Op& op, const std::vector<at::Tensor>& inputs, StateGuard& guard);
   LoweredProgram& program_for(const Op& op, Variant& variant, const std::vector<at::Tensor>& inputs,
                               const std::vector<std::string>& fetches, StateGuard& guard);
-  void verify_with_room(const LoweredOp& program, const MakeBatch& make_batch, StateGuard& guard);
+  /// Runs the action again, with more room, as long as there is some to make.
+  template <typename Action>
+  auto with_room(const Action& action);
   bool make_room(const Op& op);
   bool give_back_memory();
-  void verify_again(const Op& op, Variant& variant, LoweredProgram& program,
-                    const std::vector<at::Tensor>& inputs);
+  bool does_the_same(const Op& op, Variant& variant, const std::vector<at::Tensor>& inputs);
+  static bool is_still_right(const Op& op, const Variant& variant, const TraceChange& change,
+                             const Trace& now, const std::vector<at::Tensor>& inputs,
+                             StateGuard& guard);
+  static std::vector<std::string> fetches_of(const Variant& variant);
   void add_variant(const Op& op, Variants& variants, Variant variant);
 
   Graph& graph_;

@@ -2,7 +2,6 @@
 // Evaluates ops of a graph.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -41,10 +40,10 @@ struct SessionOptions {
   int cudnn_candidates = 10;
   /// Compare every new program with an eager run before it is used (see Note [Verification]).
   bool verify = true;
-  /// Compare it again before these runs of it, counted from 1: what one batch did not show, a later
-  /// one may. Each takes as long as the first, about a second for ResNet-50 on a GPU; 0 for none.
-  /// Counts if `verify` is on.
-  std::array<int64_t, 3> verify_again = {10, 100, 1000};
+  /// Record every op again before its runs 2, 4, 8, 16 and so on, and compare: what one batch did
+  /// not show, a later one may, and what a function reads on the host may change. Each takes about
+  /// as long as an eager step. Counts if `verify` is on.
+  bool verify_again = true;
   /// Which operators become kernels of ours.
   FusionOptions fusion = {};
   /// Whether a run waits for those of other sessions on the graph, and for who holds

@@ -17,6 +17,7 @@
 #include "tensorpack/session/difference.h"
 #include "tensorpack/session/kernel_settings.h"
 #include "tensorpack/session/side_by_side.h"
+#include "tensorpack/session/trace_change.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 
@@ -72,6 +73,14 @@ struct Disagreement {
   std::string replacement = {};  // an operator of the program that is not what it replaced
 };
 
+NamedTensors written_variables(const StateGuard& guard) {
+  NamedTensors variables;
+  for (const Variable* variable : guard.touched()) {
+    variables.emplace(variable->name, variable->tensor.detach());
+  }
+  return variables;
+}
+
 class Verification {
  public:
   Verification(Graph& graph, const LoweredOp& program, const MakeBatch& make_batch,
@@ -105,7 +114,7 @@ class Verification {
       const std::string what = first_output_that_differs(function);
       if (!what.empty()) {
         return {.what = what,
-                .where = difference_in_structure(program_.recorded, record().recording.trace)};
+                .where = change_between(program_.recorded, record().recording.trace).where};
       }
     }
     const auto runner = program_.lowering.make_runner(op_, program_.optimized, program_.fetches);
@@ -125,7 +134,8 @@ class Verification {
     function = part_of(function, suspects);
     program = kept(part_of(program, suspects));
 
-    found.where = difference_in_structure(program_.recorded, record().recording.trace);
+    const TraceChange change = change_between(program_.recorded, record().recording.trace);
+    if (change.kind >= TraceChange::Kind::kOperators) found.where = change.where;
     if (!found.where.empty()) return found;
     if (op_.device().is_cpu()) {
       const std::optional<std::string> difference =
@@ -169,7 +179,7 @@ class Verification {
     const Unwatched unwatched;
     const auto run = run_side_by_side(trace, program_.optimized, make_batch_(), program_.fetches);
     if (!run) return std::nullopt;
-    Outcome outcome{.variables = written_variables()};
+    Outcome outcome{.variables = written_variables(guard_)};
     for (size_t i = 0; i < run->outputs.size(); ++i) {
       outcome.outputs.emplace(program_.fetches[i], run->outputs[i]);
     }
@@ -217,7 +227,7 @@ class Verification {
       const auto found = outputs.find(name);
       if (found != outputs.end()) outcome.outputs.insert(*found);
     }
-    outcome.variables = written_variables();
+    outcome.variables = written_variables(guard_);
     if (names != nullptr) outcome = part_of(outcome, *names);
     return kept(std::move(outcome), offset);
   }
@@ -301,7 +311,7 @@ class Verification {
       values = runner.run(inputs);
     }
     runner.give_back_memory();  // the function may run next
-    Outcome outcome{.variables = written_variables()};
+    Outcome outcome{.variables = written_variables(guard_)};
     for (size_t i = 0; i < values.size(); ++i) {
       outcome.outputs.emplace(program_.fetches[i], values[i]);
     }
@@ -318,14 +328,6 @@ class Verification {
     RecordedOp recorded = record_op(graph_, op_, make_batch_(), keep_results);
     guard_.restore();
     return recorded;
-  }
-
-  NamedTensors written_variables() const {
-    NamedTensors variables;
-    for (const Variable* variable : guard_.touched()) {
-      variables.emplace(variable->name, variable->tensor.detach());
-    }
-    return variables;
   }
 
   NamedTensors saved_variables() const {
@@ -368,6 +370,23 @@ class Verification {
   const MakeBatch& make_batch_;
 };
 
+// What a recording computes, by libtorch's kernels.
+Outcome outcome_of(const Op& op, Trace trace, const std::vector<std::string>& outputs,
+                   const std::vector<at::Tensor>& inputs, const StateGuard& guard) {
+  guard.restore();
+  const Unwatched unwatched;
+  const Lowering plain(FusionOptions::none());
+  plain.optimize(op, trace, outputs);
+  const std::vector<at::Tensor> values = plain.make_runner(op, trace, outputs)->run(inputs);
+  Outcome outcome{.variables = written_variables(guard)};
+  for (size_t i = 0; i < outputs.size(); ++i) outcome.outputs.emplace(outputs[i], values[i]);
+  for (auto* tensors : {&outcome.outputs, &outcome.variables}) {
+    for (auto& [name, value] : *tensors) value = host_copy(value);
+  }
+  guard.restore();
+  return outcome;
+}
+
 }  // namespace
 
 std::vector<at::Tensor> another_batch(const std::vector<at::Tensor>& inputs) {
@@ -375,6 +394,26 @@ std::vector<at::Tensor> another_batch(const std::vector<at::Tensor>& inputs) {
   std::vector<at::Tensor> batch;
   for (const at::Tensor& input : inputs) batch.push_back(other_batch(input.detach()));
   return batch;
+}
+
+bool compute_the_same(const Op& op, const Trace& a, const Trace& b,
+                      const std::vector<std::string>& outputs, const MakeBatch& make_batch,
+                      StateGuard& guard) {
+  at::NoGradGuard no_grad;
+  const RepeatableKernels repeatable(op.device());
+  guard.save_what_is_written_by(a);
+  guard.save_what_is_written_by(b);
+  const Outcome first = outcome_of(op, a, outputs, make_batch(), guard);
+  const Outcome second = outcome_of(op, b, outputs, make_batch(), guard);
+  if (!op.device().is_cpu()) return differences(first, second, {}, op.device()).empty();
+  const auto same = [](const auto& one, const auto& other) {
+    return one.first == other.first && one.second.sizes() == other.second.sizes() &&
+           have_same_bits(one.second, other.second);
+  };
+  const auto are_same = [&](const NamedTensors& one, const NamedTensors& other) {
+    return std::equal(one.begin(), one.end(), other.begin(), other.end(), same);
+  };
+  return are_same(first.outputs, second.outputs) && are_same(first.variables, second.variables);
 }
 
 void verify(Graph& graph, const LoweredOp& program, const MakeBatch& make_batch,

@@ -6,11 +6,11 @@
 // the host - a value read through a pointer, a counter in a member variable, a kernel that the
 // dispatcher never saw - is frozen into it without a sign. So after recording, the function and the
 // program run once more from the same state on another batch; what they wrote and gave must agree.
-// What one batch does not show another may: programs are compared again at a few later steps, on
-// the batch of the step. The program is the one that will run: lowered for the same fetches, by the
-// same lowering, and run until it is settled, captured if it will be captured (see Note [One
-// lowering]). Kernels of ours may round differently: see Note [Side by side]. Exchanges with other
-// towers are not bound meanwhile: a tower is verified alone.
+// What one batch does not show another may: see Note [Verifying again]. The program is the one that
+// will run: lowered for the same fetches, by the same lowering, and run until it is settled,
+// captured if it will be captured (see Note [One lowering]). Kernels of ours may round differently:
+// see Note [Side by side]. Exchanges with other towers are not bound meanwhile: a tower is verified
+// alone.
 #pragma once
 
 #include <functional>
@@ -47,5 +47,12 @@ using MakeBatch = std::function<std::vector<at::Tensor>()>;
 /// Compares function and program on a batch. Throws an Error that names the first node that
 /// differs. Runs from the state `guard` restores.
 void verify(Graph& graph, const LoweredOp& program, const MakeBatch& make_batch, StateGuard& guard);
+
+/// Whether two recordings of an op give the same outputs under these names and leave the same
+/// variables: the same bits on the CPU, where kernels repeat themselves. Runs from the state
+/// `guard` restores.
+bool compute_the_same(const Op& op, const Trace& a, const Trace& b,
+                      const std::vector<std::string>& outputs, const MakeBatch& make_batch,
+                      StateGuard& guard);
 
 }  // namespace tensorpack

@@ -78,6 +78,20 @@ TEST(ScheduledHyperParamSetterTest, ReportsTheValueThatEachEpochHad) {
   }
 }
 
+TEST(HyperParamSetterTest, AnnouncesAChangeOfWhatIsNoVariable) {
+  const auto announced = [](AnyHyperParam param) {
+    FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 4});
+    trainer.graph().create_variable("rate", {}, {.role = VariableRole::kGlobal}, at::kCPU);
+    stdout_of([&] {
+      trainer.train({ScheduledHyperParamSetter(std::move(param), {{0, 0.5}, {2, 0.25}})});
+    });
+    return trainer.graph().announced_changes();
+  };
+  double knob = 1;
+  EXPECT_EQ(announced(ObjAttrParam("knob", knob)), 2);
+  EXPECT_EQ(announced("rate"), 0);
+}
+
 TEST(ScheduledHyperParamSetterTest, WhatTwoSettersSetIsReportedOnce) {
   FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 2});
   double knob = 1;

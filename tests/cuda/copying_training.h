@@ -31,8 +31,7 @@ class CopyingTraining {
                   std::unique_ptr<Lowering> lowering)
       : graph_({.device = device, .seed = 5}),
         optimizer_(std::move(optimizer)),
-        executor_(graph_, {.precision = Precision::kBFloat16, .verify_again = {3, 5, 0}},
-                  std::move(lowering)) {
+        executor_(graph_, {.precision = Precision::kBFloat16}, std::move(lowering)) {
     train_ = define("train", [this](const at::Tensor& cost) {
       minimize(*optimizer_, cost, graph_.variables().trainable());
     });

@@ -5,6 +5,8 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "tests/graph/tracing.h"
 
 namespace tensorpack {
@@ -14,6 +16,72 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::Not;
 using testing::UnorderedElementsAre;
+
+// ---- captured tensors
+
+// The constants of a trace that vary.
+size_t varying(const Trace& trace) {
+  return static_cast<size_t>(std::count_if(trace.values.begin(), trace.values.end(),
+                                           [](const Value& value) { return value.varies; }));
+}
+
+TEST(CapturedTensorTest, WhatTheFunctionOwnsVariesAndNothingOfItIsFolded) {
+  const at::Tensor k = at::ones({3});
+  Trace trace = trace_of(kInput, {}, [k](const Tensors& in) -> NamedTensors {
+    return {{"y", in[0] * (k + 1).exp()}};
+  });
+  EXPECT_EQ(varying(trace), 1U);
+  optimize(trace, {"y"});
+  EXPECT_THAT(operators(trace), ElementsAre("aten::add.Scalar", "aten::exp", "aten::mul.Tensor"));
+  k.fill_(2);
+  EXPECT_TRUE(at::equal(run(trace, kInput, "y"), kInput[0] * (k + 1).exp()));
+}
+
+TEST(CapturedTensorTest, ViewsOfItAreMadeOnceAndVary) {
+  const at::Tensor k = at::ones({3, 2});
+  Trace trace = trace_of(kInput, {}, [k](const Tensors& in) -> NamedTensors {
+    return {{"y", in[0] + k.t()}};
+  });
+  optimize(trace, {"y"});
+  EXPECT_THAT(operators(trace), ElementsAre("aten::add.Tensor"));
+  EXPECT_EQ(varying(trace), 2U);
+  k.fill_(5);
+  EXPECT_TRUE(at::equal(run(trace, kInput, "y"), kInput[0] + 5));
+}
+
+TEST(CapturedTensorTest, ATensorWhoseMemorySomebodyOwnsIsCaptured) {
+  const at::Tensor k = at::ones({3});
+  Trace trace = trace_of(kInput, {}, [k](const Tensors& in) -> NamedTensors {
+    return {{"y", in[0] * (k.variable_data() + 1)}};  // another tensor, made behind the dispatcher
+  });
+  optimize(trace, {"y"});
+  k.fill_(2);
+  EXPECT_TRUE(at::equal(run(trace, kInput, "y"), kInput[0] * 3));
+}
+
+TEST(CapturedTensorTest, WhatTheFunctionMakesOnTheHostIsFolded) {
+  Trace trace = trace_of(kInput, {}, [](const Tensors& in) -> NamedTensors {
+    const at::Tensor filled = at::tensor({1.0F, 2.0F, 3.0F});
+    std::vector<float> gone = {4, 5, 6};
+    return {{"y", in[0] * (filled + at::from_blob(gone.data(), {3})).exp() * 2.5}};
+  });
+  EXPECT_EQ(varying(trace), 0U);
+  optimize(trace, {"y"});
+  EXPECT_THAT(operators(trace), ElementsAre("aten::mul.Tensor", "aten::mul.Scalar"));
+  const at::Tensor sum = at::tensor({5.0F, 7.0F, 9.0F});
+  EXPECT_TRUE(at::equal(run(trace, kInput, "y"), kInput[0] * sum.exp() * 2.5));
+}
+
+TEST(CapturedTensorTest, TheTraceDoesNotKeepItAlive) {
+  at::Tensor k = at::ones({3});
+  RecordOptions options;
+  options.function = [&]() -> NamedTensors { return {{"y", k * 2}}; };
+  const Recording recording = record(options);
+  ASSERT_EQ(recording.captured.size(), 1U);
+  EXPECT_FALSE(recording.captured[0].has_changed());
+  k = at::zeros({3});
+  EXPECT_TRUE(recording.captured[0].has_changed());
+}
 
 // ---- dead code
 

@@ -69,6 +69,31 @@ TEST(OfflinePredictorTest, ManyThreadsMayCallOne) {
   EXPECT_EQ(right, 4 * 50);
 }
 
+// Preparing an op calls its function, which waits for the predictor here; others prepare and run
+// that at the same time.
+TEST(OfflinePredictorTest, ATowerFunctionMayAskOneThatOtherThreadsAsk) {
+  const OfflinePredictor teacher(config());
+  const OfflinePredictor student({
+      .inputs = {{"x", {-1, 2}}},
+      .tower_func = [&](const at::Tensor& x) { named("more", teacher(x)[0] + 1); },
+      .output_names = {"more"},
+  });
+  std::atomic<int> right = 0;
+  constexpr int kSizes = 20, kRounds = 4;
+  const auto ask = [&](const OfflinePredictor& predict, float offset) {
+    for (int i = 0; i < kRounds * kSizes; ++i) {
+      const at::Tensor x = at::full({1 + i % kSizes, 2}, static_cast<float>(i));
+      right += at::equal(predict(x)[0], 3 * x + offset) ? 1 : 0;
+    }
+  };
+  {
+    const std::jthread first([&] { ask(teacher, 0); });
+    const std::jthread second([&] { ask(teacher, 0); });
+    ask(student, 1);
+  }
+  EXPECT_EQ(right, 3 * kRounds * kSizes);
+}
+
 TEST(MultiTowerOfflinePredictorTest, TowersOfOneDeviceShareTheirVariables) {
   const MultiTowerOfflinePredictor towers(config(), Devices::cpu(3));
   ASSERT_EQ(towers.size(), 3);

@@ -48,6 +48,26 @@ TEST(OfflinePredictorTest, PredictsWithRestoredVariablesInPredictionMode) {
   EXPECT_TRUE(at::equal(values[1], 3 * x));
 }
 
+TEST(OfflinePredictorTest,
+     ANumberThatTheFunctionReadsOnTheHostIsFollowedWhereItsChangeIsAnnounced) {
+  double threshold = 0;
+  OfflinePredictor predict({
+      .inputs = {{"x", {-1}}},
+      .tower_func = [&](const at::Tensor& x) { named("above", (x > threshold).sum()); },
+      .output_names = {"above"},
+  });
+  const at::Tensor x = at::tensor({-1.0F, 0.5F, 2.0F});
+  EXPECT_EQ(predict(x)[0].item<int64_t>(), 2);
+  threshold = 1;
+  predict.graph().announce_change();
+  EXPECT_EQ(predict(x)[0].item<int64_t>(), 1);
+  threshold = 5;
+  predict(x);
+  EXPECT_THAT(  // before run 4
+      [&] { predict(x); },
+      ThrowsMessage<Error>(HasSubstr("its argument 'other' was 1. when recorded and is 5.")));
+}
+
 TEST(OfflinePredictorTest, AModelThatNothingIsRestoredToIsToldOf) {
   PredictConfig untrained = config({"x"}, {"logits"});
   untrained.session_init = {};

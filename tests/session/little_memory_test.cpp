@@ -149,10 +149,7 @@ TEST_F(LittleMemoryTest, WhatDoesNotFitWithLessEitherIsAnErrorThatLeavesNoTrace)
 }
 
 TEST_F(LittleMemoryTest, ALaterVerificationThatDoesNotFitChangesNothing) {
-  ExecutorOptions options;
-  options.verify_again = {3, 0, 0};
-  prepare([](int call, bool) { return call > kVerifying; }, Recompute::kIfNeeded, c10::kCPU,
-          options);
+  prepare([](int call, bool) { return call > kVerifying; });
   const std::string log = stdout_of([&] { expect_right_runs(5); });
   EXPECT_THAT(log, HasSubstr("Op 'step' was not verified"));
   EXPECT_THAT(log, Not(HasSubstr("as it is")));
@@ -162,7 +159,8 @@ TEST_F(LittleMemoryTest, ALaterVerificationThatDoesNotFitChangesNothing) {
 // ---- what programs hold between their runs
 
 TEST_F(LittleMemoryTest, ProgramsGiveBackWhatTheyHoldForARecording) {
-  prepare([&](int, bool) { return lowering_->held > 0; });
+  prepare([&](int, bool) { return lowering_->held > 0; }, Recompute::kIfNeeded, c10::kCPU,
+          {.verify_again = false});
   const std::string log = stdout_of([&] {
     expect_right_runs(3);
     EXPECT_EQ(lowering_->held, 1);
@@ -175,7 +173,8 @@ TEST_F(LittleMemoryTest, ProgramsGiveBackWhatTheyHoldForARecording) {
 }
 
 TEST_F(LittleMemoryTest, ProgramsGiveBackWhatTheyHoldForAVerification) {
-  prepare([&](int, bool) { return lowering_->held > 0; });
+  prepare([&](int, bool) { return lowering_->held > 0; }, Recompute::kIfNeeded, c10::kCPU,
+          {.verify_again = false});
   const std::string log = stdout_of([&] {
     expect_right_runs(3);
     executor_->run(op_, {at::ones({2, 3})}, {});  // another program of the same recording
@@ -187,12 +186,10 @@ TEST_F(LittleMemoryTest, ProgramsGiveBackWhatTheyHoldForAVerification) {
 }
 
 TEST_F(LittleMemoryTest, ProgramsGiveBackWhatTheyHoldForALaterVerification) {
-  ExecutorOptions options;
-  options.verify_again = {3, 0, 0};
-  prepare([&](int, bool) { return lowering_->held > 0; }, Recompute::kIfNeeded, c10::kCPU, options);
-  const std::string log = stdout_of([&] { expect_right_runs(5); });
+  prepare([&](int, bool) { return lowering_->held > 0; });
+  const std::string log = stdout_of([&] { expect_right_runs(3); });
   EXPECT_THAT(log, Not(HasSubstr("no room")));
-  EXPECT_EQ(calls_, 5);  // to define, to record, to verify, and to verify twice again
+  EXPECT_EQ(calls_, 5);  // to define, to record, to verify, and twice to record again
 }
 
 // ---- what the user says

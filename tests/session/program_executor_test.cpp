@@ -39,16 +39,22 @@ TEST(ProgramExecutorTest, FetchSetsShareOneRecording) {
   EXPECT_EQ(calls, 2);  // to define and to record
 }
 
-TEST(ProgramExecutorTest, VerificationCallsTheFunctionOnceMore) {
+TEST(ProgramExecutorTest, VerificationCallsTheFunctionOnceMoreAndBeforeRunsThatArePowersOfTwo) {
   Graph graph;
   int calls = 0;
   const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
     ++calls;
-    return {{"a", x.sum()}};
+    return {{"a", x.sum()}, {"b", x.exp()}};
   });
   ProgramExecutor executor(graph, {});
-  for (int i = 0; i < 5; ++i) executor.run(op, {batch_of(2)}, {"a"});
-  EXPECT_EQ(calls, 3);
+  std::vector<int> calls_until;
+  for (int i = 0; i < 17; ++i) {
+    executor.run(op, {batch_of(2)}, {i % 3 == 2 ? "b" : "a"});
+    calls_until.push_back(calls);
+  }
+  // To define, to record and to verify; the program of "b" is verified before run 3.
+  EXPECT_THAT(calls_until, testing::ElementsAre(3, 4, 5, 6, 6, 6, 6, 7, 7, 7, 7, 7, 7, 7, 7, 8, 8));
+  EXPECT_EQ(executor.recordings(), 1U);
 }
 
 TEST(ProgramExecutorTest, NewShapesAreRecordedAgainWithOneWarningPastEight) {
@@ -280,7 +286,7 @@ TEST(ProgramExecutorTest, TheLogForDevelopersTellsThePartsOfTheFirstRun) {
       return {{"y", x * 2}};
     });
     auto executor = make_executor(ExecutorKind::kReplay, graph, {});
-    for (int i = 0; i < 2; ++i) executor->run(op, {at::ones({2, 3})}, {"y"});
+    executor->run(op, {at::ones({2, 3})}, {"y"});
   });
   log::set_level(log::Level::kInfo);
   for (const char* part : {"building on a trial input", "recording", "running the function",

@@ -193,28 +193,5 @@ TEST(VerifyTest, AVariableWrittenThroughAPointerIsFound) {
                "operator made");
 }
 
-// A branch that the first batches do not take.
-Op define_rare_branch(Graph& graph) {
-  return define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
-    return {{"y", x.data_ptr<float>()[0] > 50 ? x * 100 : x * 2}};
-  });
-}
-
-TEST(VerifyTest, WhatTheFirstBatchesDidNotShowIsFoundLater) {
-  Graph graph;
-  const Op op = define_rare_branch(graph);
-  Session session(graph, {.verify_again = {5}});
-  for (int run = 1; run < 5; ++run) session.run(op, {"y"}, {{"x", batch_of(4)}});
-  EXPECT_ERROR(session.run(op, {"y"}, {{"x", batch_of(4, 99)}}), "disagree on the tensor 'y'");
-}
-
-TEST(VerifyTest, LaterComparisonsCanBeSwitchedOff) {
-  Graph graph;
-  const Op op = define_rare_branch(graph);
-  Session session(graph, {.verify_again = {}});
-  for (int run = 1; run < 20; ++run) session.run(op, {"y"}, {{"x", batch_of(4)}});
-  session.run(op, {"y"}, {{"x", batch_of(4, 99)}});
-}
-
 }  // namespace
 }  // namespace tensorpack

@@ -127,7 +127,7 @@ inline int64_t train(const Training& setup) {
   OwnedList<Callback> callbacks = {MakePredictor(*trainer, predict, setup.async)};
   for (int i = 0; i < setup.threads; ++i) callbacks.add(asking_thread(predict, answers));
   trainer->train({.callbacks = std::move(callbacks),
-                  .session = {.executor = setup.executor, .verify_again = {5, 10, 50}},
+                  .session = {.executor = setup.executor},
                   .steps_per_epoch = setup.steps,
                   .max_epoch = 2});
   *predict = nullptr;  // it keeps the graph, which keeps the flow, which keeps it

@@ -87,8 +87,8 @@ bool is_comparison(const std::string& op) {
 // libtorch wraps numbers into tensors. On another device, a tensor of one number in the host's
 // memory is as good: a captured kernel has it as a parameter.
 bool is_number(const Value& value, c10::DeviceType device) {
-  return value.kind == ValueKind::kConstant && value.tensor.defined() && value.tensor.dim() == 0 &&
-         value.tensor.is_cpu() &&
+  return value.kind == ValueKind::kConstant && !value.varies && value.tensor.defined() &&
+         value.tensor.dim() == 0 && value.tensor.is_cpu() &&
          (value.tensor.unsafeGetTensorImpl()->is_wrapped_number() || device != c10::kCPU);
 }
 

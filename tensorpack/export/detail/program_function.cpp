@@ -12,6 +12,7 @@
 #include "tensorpack/export/detail/allowed_operators.h"
 #include "tensorpack/export/detail/program_uses.h"
 #include "tensorpack/graph/operator_facts.h"
+#include "tensorpack/graph/operator_watch.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/find_operator.h"
 #include "tensorpack/utils/string.h"
@@ -99,6 +100,15 @@ void check_operator(const ExportedNode& node, const c10::OperatorHandle& op,
                 kind == (node.results[i].is_list ? Kind::ListType : Kind::TensorType),
             "result {} of {} is of another type here", i, tensorpack::describe(node));
   }
+}
+
+// A program never changes its constants. Small ones are handed out as copies, which nobody owns
+// when the function has returned, so that a recording folds what is computed from them.
+at::Tensor constant(const at::Tensor& tensor) {
+  constexpr size_t kSmall = 1 << 16;
+  if (tensor.nbytes() > kSmall) return tensor;
+  const Unwatched unwatched;
+  return tensor.clone();
 }
 
 }  // namespace
@@ -295,7 +305,7 @@ std::vector<at::Tensor> ProgramFunction::operator()(const std::vector<at::Tensor
   TP_ASSERT(inputs.size() == inputs_.size());
   Call call{batch_of(inputs), std::vector<at::Tensor>(value_count_)};
   for (size_t i = 0; i < inputs.size(); ++i) call.values[inputs_[i].id] = inputs[i];
-  for (const Tensor& tensor : tensors_) call.values[tensor.id] = tensor.value;
+  for (const Tensor& tensor : tensors_) call.values[tensor.id] = constant(tensor.value);
   for (const Number& number : numbers_) {
     const at::Scalar scalar = std::visit(
         [&](const auto& value) -> at::Scalar {

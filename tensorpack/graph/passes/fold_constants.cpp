@@ -44,9 +44,9 @@ std::vector<char> find_constant_nodes(const Trace& trace) {
   StorageSet written, varying;
   for (const Node& node : trace.nodes) written.insert(node.writes.begin(), node.writes.end());
   for (const Value& value : trace.values) {
-    const bool written_constant =
-        value.kind == ValueKind::kConstant && written.contains(value.storage);
-    if (value.kind == ValueKind::kInput || value.kind == ValueKind::kVariable || written_constant) {
+    const bool varying_constant =
+        value.kind == ValueKind::kConstant && (value.varies || written.contains(value.storage));
+    if (value.kind == ValueKind::kInput || value.kind == ValueKind::kVariable || varying_constant) {
       varying.insert(value.storage);
     }
   }

@@ -16,12 +16,17 @@ void fold_views(Trace& trace) {
     node.for_each_argument([&](ValueId id) { foldable &= trace.values[id].is_persistent(); });
     if (!foldable) continue;
     run_node(node, slots);
+    bool varies = false;
+    node.for_each_argument([&](ValueId id) {
+      varies |= trace.values[id].kind == ValueKind::kVariable || trace.values[id].varies;
+    });
     node.for_each_result([&](ValueId id) {
       Value& value = trace.values[id];
       if (value.kind != ValueKind::kComputed) return;
       value.kind = ValueKind::kConstant;
       value.producer = -1;
       value.tensor = slots[id].toTensor();
+      value.varies = varies;
     });
     folded[i] = 1;
   }

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensorpack/session/recording_watch.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace tensorpack {
+
+RecordingWatch::RecordingWatch(Graph& graph, int64_t announced_changes, const Recording& recording)
+    : graph_(graph), announced_changes_(announced_changes) {
+  look_at(recording);
+}
+
+bool RecordingWatch::sees_change() const {
+  return std::any_of(captured_.begin(), captured_.end(),
+                     [](const CapturedTensor& tensor) { return tensor.has_changed(); }) ||
+         std::any_of(gradients_.begin(), gradients_.end(), [](const Gradient& gradient) {
+           return gradient.variable.requires_grad() != gradient.is_required;
+         });
+}
+
+void RecordingWatch::settle() {
+  std::erase_if(captured_, [](const CapturedTensor& tensor) { return tensor.has_changed(); });
+}
+
+void RecordingWatch::renew(int64_t announced_changes, const Recording& recording) {
+  announced_changes_ = announced_changes;
+  look_at(recording);
+}
+
+void RecordingWatch::postpone() {
+  while (due_ <= next_run()) due_ *= 2;
+  settle();
+}
+
+void RecordingWatch::count_on_from(const RecordingWatch& other) {
+  runs_ = other.runs_;
+  due_ = other.due_;
+}
+
+void RecordingWatch::look_at(const Recording& recording) {
+  captured_ = recording.captured;
+  gradients_.clear();
+  std::unordered_set<StorageId> used;
+  for (const Node& node : recording.trace.nodes) used.insert(node.reads.begin(), node.reads.end());
+  for (const Value& value : recording.trace.values) {
+    if (value.kind != ValueKind::kVariable || !used.contains(value.storage)) continue;
+    gradients_.push_back({graph_.variables().at(value.name).tensor, value.requires_grad});
+  }
+}
+
+}  // namespace tensorpack

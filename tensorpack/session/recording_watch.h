@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// When a recording is to be compared with its function again.
+//
+// Note [Verifying again]
+// A program repeats what its function did when it was recorded. What the function reads on the
+// host may change later: a number it captured, a member, a branch on a batch. So it is recorded
+// again, on the batch of a run, and the two recordings are compared: operators, their numbers, what
+// tensors that the function fills on the host hold (see session/trace_change.h). Nothing else runs
+// where they are equal, so that this costs an eager step. Contents alone may mean nothing, as of
+// memory that was never written: then both recordings run, and what they compute is compared.
+//
+// It is due before runs 2, 4, 8, 16 and so on of a recording: a change is found before as many
+// wrong steps were made as right ones. Runs are counted, never timed, so that all ranks do it at
+// once. It is due at once where a change costs nothing to see: a captured tensor was replaced, a
+// variable requires gradients no longer. And it is due after Graph::announce_change(), which says
+// that something was changed on purpose: then the op is prepared anew if it does something else.
+// Otherwise a change is an error, unless it computes the same numbers, as where a function begins
+// to use a table that it filled in an earlier call.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "tensorpack/graph/graph.h"
+#include "tensorpack/graph/recorder.h"
+
+namespace tensorpack {
+
+class RecordingWatch {
+ public:
+  /// `announced_changes` are those of the graph from before it was recorded.
+  RecordingWatch(Graph& graph, int64_t announced_changes, const Recording& recording);
+
+  void count_run() { ++runs_; }
+  /// The number of the next one, counted from 1.
+  int64_t next_run() const { return runs_ + 1; }
+
+  bool is_change_announced() const { return graph_.announced_changes() != announced_changes_; }
+  bool is_due_by_count() const { return next_run() >= due_; }
+  bool sees_change() const;
+
+  /// After the last call of the function: captured tensors that it gives up in every call are no
+  /// reason to record it.
+  void settle();
+  /// It was recorded again, and does the same.
+  void renew(int64_t announced_changes, const Recording& recording);
+  /// It was recorded again, or could not be: not before twice as many runs, unless there is a
+  /// reason.
+  void postpone();
+  /// Counts on from the recording whose place it takes.
+  void count_on_from(const RecordingWatch& other);
+
+ private:
+  void look_at(const Recording& recording);
+
+  struct Gradient {
+    at::Tensor variable;
+    bool is_required;
+  };
+
+  Graph& graph_;
+  int64_t announced_changes_;
+  int64_t runs_ = 0;
+  int64_t due_ = 2;
+  std::vector<CapturedTensor> captured_;
+  std::vector<Gradient> gradients_;  // of the variables that it uses
+};
+
+}  // namespace tensorpack
