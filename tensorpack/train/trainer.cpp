@@ -226,13 +226,17 @@ void Trainer::restore(SessionInit* init) {
 void Trainer::settle_seed(const std::optional<StateTexts>& saved) {
   seed_ = TrainingSeed();
   const bool is_saved = saved && saved->contains(kSeed);
-  if (!is_saved && processes_ == nullptr) return;
+  const std::optional<uint64_t> own = seed_.value();
+  if (!is_saved && processes_ == nullptr) {
+    if (own) seed_.settle(*own);  // whatever is set later
+    return;
+  }
   const std::optional<uint64_t> seed =
       is_saved ? parse_seed(saved->at(kSeed)) : seed_of_chief(*processes_);
   TP_CHECK(seed, "restore",
            "the seed '{}' in the checkpoint is no number. The file is damaged: use another one.",
            saved->at(kSeed));
-  if (const auto own = seed_.value(); own && *own != *seed) {
+  if (own && *own != *seed) {
     log::info("The data comes in the order of seed {}, {}, and not of {}, that of this process.",
               *seed, is_saved ? "the checkpoint's" : "the chief's", *own);
   }

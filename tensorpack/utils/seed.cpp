@@ -23,10 +23,10 @@ struct SeedSource {
 
   std::atomic<uint64_t> seed = 0;
   std::atomic<bool> is_known = false;
-  std::atomic<bool> is_set = false;  // by the user; otherwise it was drawn
+  std::atomic<bool> is_set = false;  // by set_global_seed(); otherwise it was drawn
   std::atomic<uint64_t> stages = 0;
   std::atomic<uint64_t> stages_apart = 0;
-  std::shared_ptr<SeedSource> successor;  // with the mutex: set before this one was known
+  std::shared_ptr<SeedSource> successor;  // with the mutex: what was set before this one was
 
   void know(uint64_t value, bool set) {
     seed = value;
@@ -43,7 +43,8 @@ using detail::SeedSource;
 
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
 
-// What torch::manual_seed() was given, if it was called.
+// What torch::manual_seed() was given. If it was not called, libtorch has drawn one at random, and
+// nobody can tell the two apart.
 std::optional<uint64_t> seed_of_libtorch() {
   const uint64_t seed = at::globalContext().defaultGenerator(at::kCPU).current_seed();
   return seed == c10::default_rng_seed_val ? std::nullopt : std::optional<uint64_t>(seed);
@@ -82,7 +83,7 @@ uint64_t known_or_drawn(SeedSource& source) {
   if (source.is_known) return source.seed;
   const std::optional<uint64_t> user = seed_of_libtorch();
   if (user) {
-    source.know(*user, /*set=*/true);
+    source.know(*user, /*set=*/false);
   } else {
     std::random_device device;
     source.know((uint64_t{device()} << 32) | device(), /*set=*/false);
@@ -100,12 +101,15 @@ std::shared_ptr<SeedSource> successor_of(const SeedSource& source) {
 
 }  // namespace
 
-// Stages that were made earlier have not asked for their seed yet: it shall follow from this one,
-// too, and not be that of a later stage.
+// Stages that were made earlier follow from this one, too, with seeds that are not those of later
+// stages; unless they have one that the user has set.
 void set_global_seed(uint64_t seed) {
   const std::lock_guard lock(process().mutex);
   const auto earlier = std::exchange(process().source, std::make_shared<SeedSource>(seed));
-  if (!earlier->is_known) earlier->successor = process().source;
+  if (!earlier->is_set) {
+    earlier->successor = process().source;
+    earlier->is_known = false;
+  }
   at::manual_seed(seed);
 }
 
@@ -114,9 +118,8 @@ uint64_t global_seed() { return known_or_drawn(*source_of_process()); }
 void adopt_global_seed(uint64_t seed) {
   const std::lock_guard lock(process().mutex);
   SeedSource& source = *process().source;
-  if (source.is_known || seed_of_libtorch()) return;
+  if (source.is_known) return;
   source.know(seed, /*set=*/false);
-  at::manual_seed(seed);
   tell(seed);
 }
 

@@ -27,8 +27,8 @@ void set_global_seed(uint64_t seed);
 /// torch::manual_seed(), else one drawn once at random, which the log tells.
 uint64_t global_seed();
 
-/// Takes over `seed`, which another process has drawn, as if it had been drawn here. Nothing
-/// happens if this process has a seed already.
+/// Takes over `seed`, which another process has drawn, as if it had been drawn here; libtorch's own
+/// generators stay. Nothing happens if this process has a seed already.
 void adopt_global_seed(uint64_t seed);
 
 /// A seed that was written as a decimal number; nothing if `text` is none.

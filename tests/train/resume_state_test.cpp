@@ -9,11 +9,14 @@
 #include <functional>
 
 #include "tensorpack/callbacks/model_saver.h"
+#include "tensorpack/callbacks/process_tensors.h"
 #include "tensorpack/dataflow/from_list.h"
+#include "tensorpack/dataflow/shuffle.h"
 #include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/optim/sgd.h"
 #include "tensorpack/train/auto_resume.h"
 #include "tensorpack/train/multi_gpu_trainers.h"
+#include "tensorpack/train/single_cost_trainer.h"
 #include "tensorpack/train/tower_trainer.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
@@ -135,6 +138,91 @@ TEST_F(ResumeStateTest, ADamagedPositionIsAnError) {
     set_position(text);
     EXPECT_ERROR(train(1, 2), "[InputSourceCallback] its state in the checkpoint is damaged");
   }
+}
+
+// A training of epochs of twelve steps, one of the shuffled numbers in each.
+class ResumeSeedTest : public ResumeStateTest {
+ protected:
+  // Makes steps up to number `steps`, after what is there: the numbers.
+  std::vector<int64_t> take(int64_t steps, const std::function<void()>& in_step = {}) {
+    std::vector<int64_t> taken;
+    log_ = stdout_of([&] {
+      // The data is made before the training, and looked at.
+      DataFlowPtr flow = numbers(12) | shuffle();
+      flow->next();
+      SimpleTrainer trainer;
+      trainer.setup_graph(
+          {{"x", {1}}}, QueueInput(std::move(flow)),
+          [](const at::Tensor& x) { return (get_variable("w", {}) * named("seen", x + 0)).sum(); },
+          SGD({.lr = 0.1}));
+      AutoResumeTrainConfig config({.starting_epoch = 1, .max_epoch = steps});
+      trainer.train(
+          {.callbacks = {ModelSaver(), ProcessTensors({"seen"},
+                                                      [&](const std::vector<at::Tensor>& values) {
+                                                        taken.push_back(values[0].item<int64_t>());
+                                                        if (in_step) in_step();
+                                                      })},
+           .session_init = std::move(config.session_init),
+           .steps_per_epoch = 1,
+           .starting_epoch = config.starting_epoch,
+           .max_epoch = config.max_epoch});
+    });
+    return taken;
+  }
+
+  void set_seed_of_checkpoint(const std::optional<std::string>& text) {
+    Checkpoint checkpoint = load_checkpoint(dir_.path());
+    checkpoint.extra.erase("seed");
+    if (text) checkpoint.extra.emplace("seed", *text);
+    CheckpointDirectory(dir_.path()).save(checkpoint);
+  }
+
+  ~ResumeSeedTest() override { set_global_seed(0); }  // as the tests begin
+};
+
+std::vector<int64_t> order_of(uint64_t seed) {
+  set_global_seed(seed);
+  std::vector<int64_t> order;
+  const auto flow = numbers(12) | shuffle();
+  while (auto point = flow->next()) order.push_back((*point)[0].item<int64_t>());
+  return order;
+}
+
+std::vector<int64_t> part(const std::vector<int64_t>& all, int64_t begin, int64_t end) {
+  return {all.begin() + begin, all.begin() + end};
+}
+
+TEST_F(ResumeSeedTest, TheDataGoesOnInTheOrderOfTheCheckpoint) {
+  const std::vector<int64_t> of_3 = order_of(3), of_4 = order_of(4);
+  set_global_seed(3);
+  EXPECT_EQ(take(5), part(of_3, 0, 5));
+  set_global_seed(4);
+  EXPECT_EQ(take(8), part(of_3, 5, 8));
+  EXPECT_THAT(log_, HasSubstr("in the order of seed 3, the checkpoint's, and not of 4,"));
+  EXPECT_EQ(global_seed(), 4U);
+  EXPECT_EQ(load_checkpoint(dir_.path()).extra.at("seed"), "3") << "once more";
+  set_global_seed(4);
+  EXPECT_EQ(take(12), part(of_3, 8, 12));
+  // As before there were seeds in checkpoints.
+  set_global_seed(4);
+  set_position("10");
+  set_seed_of_checkpoint(std::nullopt);
+  EXPECT_EQ(take(14), part(of_4, 10, 12));
+}
+
+TEST_F(ResumeSeedTest, ADamagedSeedIsAnError) {
+  take(1);
+  for (const char* text : {"", "abc", "-3", "99999999999999999999"}) {
+    set_seed_of_checkpoint(text);
+    EXPECT_ERROR(take(2), "[restore] the seed");
+  }
+}
+
+TEST_F(ResumeSeedTest, ASeedThatIsSetWhileTrainingCountsForWhatIsMadeThen) {
+  const std::vector<int64_t> of_3 = order_of(3);
+  set_global_seed(3);
+  EXPECT_EQ(take(12, [] { set_global_seed(5); }), of_3);
+  EXPECT_EQ(load_checkpoint(dir_.path()).extra.at("seed"), "3");
 }
 
 // What happens instead of a batch.

@@ -227,8 +227,8 @@ DataFlowPtr samples() {
 
 void take_samples(int64_t steps, int64_t stop, bool sets_seed) {
   DataFlowPtr flow = samples();
-  if (sets_seed) set_global_seed(7);
   flow->next();  // whoever looks at the data changes nothing of it
+  if (sets_seed) set_global_seed(7);
   launch_train_with_config(
       AutoResumeTrainConfig(
           {.model = {.inputs = {{"x", {-1}, at::kLong}, {"rng", {-1}, at::kLong}, {"rand", {-1}}},
