@@ -44,9 +44,9 @@ std::string in_part(const FingerprintPart& part) {
 // Takes the line that `line` became: of the same subject, or, without subjects, the next one.
 std::string take_successor(const std::string& line, Lines& added) {
   const std::string subject = subject_of(line);
-  const auto found =
-      std::find_if(added.begin(), added.end(),
-                   [&](const std::string& candidate) { return subject_of(candidate) == subject; });
+  const auto found = std::find_if(added.begin(), added.end(), [&](const std::string& candidate) {
+    return subject_of(candidate) == subject;
+  });
   if (found == added.end()) return "";
   std::string successor = std::move(*found);
   added.erase(found);

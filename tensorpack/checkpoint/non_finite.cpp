@@ -17,8 +17,8 @@ bool is_plain_float(const at::Tensor& tensor) {
          std::find(kTypes.begin(), kTypes.end(), tensor.scalar_type()) != kTypes.end();
 }
 
-// A sum is finite only if all numbers are, and takes a tenth of the time of looking at each. That of
-// finite numbers may overflow: then each is looked at.
+// A sum is finite only if all numbers are, and reads the memory once, without another tensor as
+// large. That of finite numbers may overflow: then each is looked at.
 bool is_finite(const at::Tensor& tensor) {
   const bool is_double = tensor.scalar_type() == at::kDouble;
   const at::Tensor sum = tensor.sum(is_double ? at::kDouble : at::kFloat);

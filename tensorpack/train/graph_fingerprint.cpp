@@ -59,8 +59,8 @@ Lines operator_lines(const Op& op, Session& session) {
   return lines;
 }
 
-// Of very many lines, such as those of a loop over a thousand steps, a checkpoint has the first, and
-// says whether the others are the same.
+// Of very many lines, such as those of a loop over a thousand steps, a checkpoint has the first,
+// and says whether the others are the same.
 void shorten(Lines& lines) {
   constexpr size_t kMost = 10'000;
   if (lines.size() <= kMost) return;

@@ -44,10 +44,10 @@ TEST(DifferencesTest, TheSameHasNone) {
 }
 
 TEST(DifferencesTest, ValuesAreComparedByTheirNames) {
-  EXPECT_THAT(changes({.lines = {"lr = 0.1", "momentum = 0.9", "seed = 7"}},
-                      {.lines = {"lr = 0.01", "nesterov = true", "seed = 7"}}),
-              ElementsAre("lr was 0.1, is 0.01", "new is 'nesterov = true'",
-                          "gone is 'momentum = 0.9'"));
+  EXPECT_THAT(
+      changes({.lines = {"lr = 0.1", "momentum = 0.9", "seed = 7"}},
+              {.lines = {"lr = 0.01", "nesterov = true", "seed = 7"}}),
+      ElementsAre("lr was 0.1, is 0.01", "new is 'nesterov = true'", "gone is 'momentum = 0.9'"));
 }
 
 TEST(DifferencesTest, LinesThatAreAsManyBecameEachOther) {

@@ -15,9 +15,9 @@
 
 namespace tensorpack {
 
-/// While it lives, numbers have a decimal comma, in C and in C++, as after `setlocale(LC_ALL, "")` and
-/// `std::locale::global(std::locale(""))` in Germany. The locale is a copy of glibc's C.utf8 with
-/// another LC_NUMERIC, so that none need be installed.
+/// While it lives, numbers have a decimal comma, in C and in C++, as after `setlocale(LC_ALL, "")`
+/// and `std::locale::global(std::locale(""))` in Germany. The locale is a copy of glibc's C.utf8
+/// with another LC_NUMERIC, so that none need be installed.
 class DecimalComma {
  public:
   DecimalComma() {
@@ -46,8 +46,8 @@ class DecimalComma {
  private:
   static constexpr const char* kName = "decimal_comma.utf8";
 
-  // Below a table of offsets, which says where it begins, LC_NUMERIC has points as texts and as wide
-  // characters, and no others.
+  // Below a table of offsets, which says where it begins, LC_NUMERIC has points as texts and as
+  // wide characters, and no others.
   bool make_locale() const {
     namespace fs = std::filesystem;
     const fs::path model = "/usr/lib/locale/C.utf8";

@@ -47,14 +47,14 @@ class FormatTest : public testing::Test {
           AutoResumeTrainConfig(
               {.model = linear_model(),
                .data = FeedInput(linear_data()),  // a queue would report how full it is
-               .callbacks =
-                   {ReportError(), EarlyStopping({.stat_name = "error", .patience = 5}),
-                    StatMonitorParamSetter(ObjAttrParam("rate", *rate),
-                                           {.stat_name = "error",
-                                            .value_func = [](double value) { return value / 3; },
-                                            .threshold = 0.25,
-                                            .last_k = 2}),
-                    MinSaver("error"), ModelSaver()},
+               .callbacks = {ReportError(), EarlyStopping({.stat_name = "error", .patience = 5}),
+                             StatMonitorParamSetter(
+                                 ObjAttrParam("rate", *rate),
+                                 {.stat_name = "error",
+                                  .value_func = [](double value) { return value / 3; },
+                                  .threshold = 0.25,
+                                  .last_k = 2}),
+                             MinSaver("error"), ModelSaver()},
                .extra_callbacks = OwnedList<Callback>(),
                .monitors = OwnedList<MonitorBase>(JSONWriter(), CSVWriter()),
                .max_epoch = epochs}),

@@ -56,8 +56,8 @@ class SameProgramTest : public testing::Test {
   ~SameProgramTest() override { reset_logger_dir(); }
 
   static DataFlowPtr data(const Program& program) {
-    DataFlowPtr flow = FakeData({{.shape = {4}}, {}}, {.size = program.size, .seed = 3}) |
-                       shuffle(program.buffer);
+    DataFlowPtr flow =
+        FakeData({{.shape = {4}}, {}}, {.size = program.size, .seed = 3}) | shuffle(program.buffer);
     if (program.has_augmentation) {
       flow = std::move(flow) | map([](DataPoint point) { return point; });
     }
@@ -144,7 +144,8 @@ TEST_F(SameProgramTest, EachChangeIsTold) {
   told({.momentum = 0.5}, "\n  momentum was 0.9, is 0.5");
   told({.seed = 8}, "\n  seed was 7, is 8");
   told({.seed = {}}, "\n  seed was 7, is ");
-  told({.size = 64}, "\n  size of data: was 'FakeData: 96 datapoints', is 'FakeData: 64 datapoints'");
+  told({.size = 64},
+       "\n  size of data: was 'FakeData: 96 datapoints', is 'FakeData: 64 datapoints'");
   told({.batch = 8}, "\n  data: was 'Batch(4)', is 'Batch(8)'");
   told({.buffer = 8}, "\n  data: was 'Shuffle(16)', is 'Shuffle(8)'");
   told({.steps_per_epoch = 6}, "\n  loop: steps_per_epoch was 5, is 6");
