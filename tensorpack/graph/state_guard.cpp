@@ -59,9 +59,19 @@ class StateGuard::Watch final : public OperatorWatch {
   std::mutex mutex_;  // autograd may have threads of its own
 };
 
-std::unique_lock<std::recursive_mutex> lock_preparation() {
-  static std::recursive_mutex mutex;
-  return std::unique_lock(mutex);
+namespace {
+
+std::recursive_timed_mutex& preparation_mutex() {
+  static std::recursive_timed_mutex mutex;
+  return mutex;
+}
+
+}  // namespace
+
+PreparationLock lock_preparation() { return PreparationLock(preparation_mutex()); }
+
+PreparationLock try_lock_preparation(std::chrono::milliseconds patience) {
+  return PreparationLock(preparation_mutex(), patience);
 }
 
 StateGuard::StateGuard(Graph& graph, const std::vector<at::Generator>& generators)

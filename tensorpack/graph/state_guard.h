@@ -2,6 +2,7 @@
 // Runs that must leave no trace: building, recording, verifying.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,9 +17,13 @@ namespace tensorpack {
 
 class Graph;
 
+using PreparationLock = std::unique_lock<std::recursive_timed_mutex>;
+
 /// Building, recording and verifying change generators and settings of the process: one thread at a
 /// time does so, in all graphs. A thread that also locks the variables of a graph does that second.
-[[nodiscard]] std::unique_lock<std::recursive_mutex> lock_preparation();
+[[nodiscard]] PreparationLock lock_preparation();
+/// Holds nothing if another thread still prepares after so long.
+[[nodiscard]] PreparationLock try_lock_preparation(std::chrono::milliseconds patience);
 
 /// Puts back, when it is destroyed, what was changed on this thread while it lived: the variables
 /// of the graph that operators wrote, saved before the first write to each, and `generators` with
@@ -45,7 +50,7 @@ class [[nodiscard]] StateGuard {
 
  private:
   class Watch;
-  std::unique_lock<std::recursive_mutex> preparation_;
+  PreparationLock preparation_;
   std::unique_lock<std::recursive_mutex> variables_;
   std::shared_ptr<Watch> watch_;
   std::optional<WatchScope> scope_;

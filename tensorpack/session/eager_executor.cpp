@@ -6,6 +6,23 @@
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
+namespace {
+
+// Of predictions that fetch other tensors each time only so many are remembered.
+constexpr size_t kMostCalls = 1024;
+
+thread_local int eager_calls = 0;
+
+struct [[nodiscard]] EagerCallScope {
+  EagerCallScope() { ++eager_calls; }
+  ~EagerCallScope() { --eager_calls; }
+  EagerCallScope(const EagerCallScope&) = delete;
+  EagerCallScope& operator=(const EagerCallScope&) = delete;
+};
+
+}  // namespace
+
+bool is_in_eager_call() { return eager_calls > 0; }
 
 class EagerExecutor::Call final : public PreparedOp {
  public:
@@ -17,6 +34,7 @@ class EagerExecutor::Call final : public PreparedOp {
   }
 
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs) override {
+    const EagerCallScope scope;
     const TowerPrecision precision(precision_);
     // A batch may be the user's own data, and the function may write to it.
     std::vector<at::Tensor> own;
@@ -51,6 +69,7 @@ PreparedOp& EagerExecutor::prepare(const Op& op, const std::vector<at::Tensor>&,
   for (const std::unique_ptr<Call>& call : calls_) {
     if (call->is_of(op, fetches)) return *call;
   }
+  if (calls_.size() == kMostCalls) calls_.pop_front();
   return *calls_.emplace_back(std::make_unique<Call>(op, fetches, options_.precision));
 }
 

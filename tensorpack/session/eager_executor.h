@@ -7,6 +7,10 @@
 
 namespace tensorpack {
 
+/// Whether this thread calls the function of an op for an EagerExecutor, and so holds the lock of a
+/// graph.
+bool is_in_eager_call();
+
 /// Calls the op's function at every run; functions of ops that run at once are called at once.
 class EagerExecutor final : public Executor {
  public:
@@ -19,6 +23,10 @@ class EagerExecutor final : public Executor {
   }
   PreparedOp& prepare(const Op& op, const std::vector<at::Tensor>& inputs,
                       const std::vector<std::string>& fetches) override;
+  PreparedOp& call_function(const Op& op, const std::vector<at::Tensor>& inputs,
+                            const std::vector<std::string>& fetches) override {
+    return prepare(op, inputs, fetches);
+  }
 
  private:
   class Call;

@@ -48,6 +48,10 @@ class Executor {
   virtual PreparedOp& prepare(const Op& op, const std::vector<at::Tensor>& inputs,
                               const std::vector<std::string>& fetches) = 0;
 
+  /// What calls the function of `op` once, without preparing anything.
+  virtual PreparedOp& call_function(const Op& op, const std::vector<at::Tensor>& inputs,
+                                    const std::vector<std::string>& fetches) = 0;
+
   /// What was recorded of `op` most recently used, before it was lowered; null when nothing was.
   virtual const Trace* recorded(const Op& /*op*/) const { return nullptr; }
 

@@ -188,6 +188,9 @@ PreparedOp* ProgramExecutor::find(const Op& op, const std::vector<at::Tensor>& i
   // What another function is recorded of must be the same each time, whatever is prepared here.
   if (is_recording()) return &eager_.prepare(op, inputs, fetches);
   Variant* const variant = find_variant(variants_[&op.state()], inputs);
+  if (variant == nullptr && run_eagerly_.contains(&op.state())) {
+    return &eager_.prepare(op, inputs, fetches);
+  }
   if (variant == nullptr || is_due_to_be_verified(*variant)) return nullptr;
   return find_request(*variant, fetches);
 }
@@ -217,6 +220,11 @@ PreparedOp& ProgramExecutor::prepare(const Op& op, const std::vector<at::Tensor>
       if (!make_room(op)) throw;
     }
   }
+}
+
+PreparedOp& ProgramExecutor::call_function(const Op& op, const std::vector<at::Tensor>& inputs,
+                                           const std::vector<std::string>& fetches) {
+  return eager_.prepare(op, inputs, fetches);
 }
 
 PreparedOp& ProgramExecutor::prepare_eagerly(const Op& op, const std::vector<at::Tensor>& inputs,

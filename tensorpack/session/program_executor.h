@@ -37,6 +37,9 @@ class ProgramExecutor final : public Executor {
   PreparedOp& prepare(const Op& op, const std::vector<at::Tensor>& inputs,
                       const std::vector<std::string>& fetches) override;
 
+  PreparedOp& call_function(const Op& op, const std::vector<at::Tensor>& inputs,
+                            const std::vector<std::string>& fetches) override;
+
   const Trace* recorded(const Op& op) const override;
 
   /// How often an op was recorded so far.

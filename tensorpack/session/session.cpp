@@ -5,17 +5,20 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "tensorpack/graph/check_batch.h"
 #include "tensorpack/graph/exchange.h"
 #include "tensorpack/graph/failure_place.h"
 #include "tensorpack/graph/record_op.h"
 #include "tensorpack/graph/state_guard.h"
+#include "tensorpack/session/eager_executor.h"
 #include "tensorpack/session/function_scope.h"
 #include "tensorpack/session/run_activity.h"
 #include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/error_context.h"
+#include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
 #include "tensorpack/utils/thread.h"
 #include "tensorpack/utils/thread_frame.h"
@@ -305,14 +308,37 @@ void Session::bind_inputs(Part& part, Run& run) {
   }
 }
 
-// Preparing locks the process before the graph.
+// Preparing locks the process before the graph. Where that may never come, functions are called.
 void Session::make_ready(std::span<Part> parts, Run& run) {
   if (!run.lock.owns_lock()) run.lock = lock();
   if (std::all_of(parts.begin(), parts.end(), [&](Part& part) { return is_ready(part); })) return;
   run.lock.unlock();
-  const auto preparation = lock_preparation();
+  const PreparationLock preparation = wait_to_prepare(parts);
   run.lock.lock();
-  for (Part& part : parts) prepare(part);
+  for (Part& part : parts) {
+    if (preparation) {
+      prepare(part);
+    } else {
+      part.prepared = &executor_->call_function(part.op, part.inputs, part.fetches);
+    }
+  }
+}
+
+// The thread that prepares may wait for this one: for a graph that an eager function of this thread
+// has locked, or, in a function that is recorded, for what this thread predicts.
+PreparationLock Session::wait_to_prepare(std::span<const Part> parts) {
+  constexpr std::chrono::seconds kPatience{5};
+  if (is_in_eager_call()) return try_lock_preparation(std::chrono::milliseconds(0));
+  const bool takes_batches =
+      std::any_of(parts.begin(), parts.end(), [](const Part& part) { return part.has_batch; });
+  if (takes_batches) return lock_preparation();
+  PreparationLock lock = try_lock_preparation(kPatience);
+  if (!lock) {
+    log::warning(
+        "Op '{}' ran eagerly once: another thread has been preparing an op for {} seconds.",
+        parts.front().op.name(), kPatience.count());
+  }
+  return lock;
 }
 
 bool Session::is_ready(Part& part) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tensorpack/graph/graph.h"
+#include "tensorpack/graph/state_guard.h"
 #include "tensorpack/graph/trace.h"
 #include "tensorpack/session/executor.h"
 #include "tensorpack/session/fetched_values.h"
@@ -103,6 +104,7 @@ class Session {
   void run_parallel(const Op& op, Run& run);
   void make_ready(std::span<Part> parts, Run& run);
   bool is_ready(Part& part);
+  static PreparationLock wait_to_prepare(std::span<const Part> parts);
   void prepare(Part& part);
   void execute(Part& part, ExchangeGroup* group, size_t index);
   class WorkerTeam& team_of(const Op& op);
