@@ -76,7 +76,7 @@ std::string remote_script(const RankCommand& command) {
   for (const std::string& word : command.words) program += " " + shell_word(word);
   const std::string script =
       "trap : INT TERM HUP USR1 USR2; exec 3<&0; "
-      "( trap '' INT TERM HUP USR1 USR2; while read signal <&3; do kill -$signal 0; done; "
+      "( trap '' INT TERM HUP USR1 USR2 XCPU; while read signal <&3; do kill -$signal 0; done; "
       "kill -TERM 0; sleep 5; kill -KILL 0 ) > /dev/null 2>&1 & "
       "watch=$!; { " +
       program + "; } < /dev/null 3<&-; status=$?; kill -KILL $watch 2> /dev/null; exit $status";

@@ -50,12 +50,16 @@ std::string name_of(const fs::path& directory) {
 }
 
 void make_project(const fs::path& directory) {
+  TP_CHECK(!directory.empty(), kTpNew, "the name is empty. Give the project one.");
   const std::string name = name_of(directory);
   check_name(name);
   TP_CHECK(!fs::exists(directory) || (fs::is_directory(directory) && fs::is_empty(directory)),
            kTpNew, "'{}' is there, and is not an empty directory. Choose another name.",
            directory.string());
-  fs::create_directories(directory);
+  std::error_code error;
+  fs::create_directories(directory, error);
+  TP_CHECK(!error, kTpNew, "'{}' cannot be made: {}. Choose another place.", directory.string(),
+           error.message());
   const std::string place = find_library();
   for (const ProjectFile& file : project_files()) {
     write_file_atomically(directory / file.name,

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <map>
@@ -21,6 +22,9 @@ namespace tensorpack {
 namespace {
 
 namespace fs = std::filesystem;
+
+// As `tp launch` has it.
+constexpr std::chrono::seconds kGrace{30};
 
 template <typename... Args>
 void report(fmt::format_string<Args...> text, Args&&... args) {
@@ -111,13 +115,25 @@ class Watch {
     }
     if (child_ && child_->running()) {
       report("compiled. Ending the program, to start it again ...");
-      child_->send(SIGTERM);
-      while (child_->running()) wait();
+      end_child();
     }
     if (ended_by_) return;
     child_.reset();
     child_.emplace(command_);
     is_end_told_ = false;
+  }
+
+  /// By SIGTERM, which has a training save. What does not end so is killed.
+  void end_child() {
+    child_->send(SIGTERM);
+    const auto told = std::chrono::steady_clock::now();
+    while (child_->running() && !ended_by_ && std::chrono::steady_clock::now() < told + kGrace) {
+      wait();
+    }
+    if (!child_->running() || ended_by_) return;
+    report("the program did not end within {} seconds of SIGTERM. Killing it ...", kGrace.count());
+    child_->send(SIGKILL);
+    while (child_->running()) wait();
   }
 
   void wait_for_save() {

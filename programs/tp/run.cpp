@@ -63,7 +63,7 @@ void add_run(CLI::App& app, std::vector<std::string> program_words, int& status)
       ->excludes(release);
   command
       ->add_option("--cxx", options->build.cxx_options,
-                   "An option for the compiler, any number of times: --cxx=-Iinclude")
+                   "An option for the compiler and linker, any number of times: --cxx=-Iinclude")
       ->allow_extra_args(false);
   command->add_flag("--flags", options->print_commands, "Print what would be run, and run nothing");
   command->footer(

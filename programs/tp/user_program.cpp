@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,12 +42,15 @@ int run_compiler(const Words& words, Output output = Output::kInherited) {
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
+  const pid_t parent = getpid();
   const pid_t pid = fork();
   TP_CHECK(pid >= 0, kTpRun, "no process could be made: {}.", std::strerror(errno));
   if (pid == 0) {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);  // --watch has signals wait
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(127);
     if (output == Output::kSilent) {
       const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
       dup2(nowhere, STDOUT_FILENO);
@@ -129,6 +133,11 @@ Words without_paths(const Words& options) {
   return rest;
 }
 
+/// A compiler that does not link would warn of them, or refuse them.
+bool is_for_the_linker(const std::string& option) {
+  return option.starts_with("-l") || option.starts_with("-L") || option.starts_with("-Wl,");
+}
+
 Words concat(std::initializer_list<Words> parts) {
   Words words;
   for (const Words& part : parts) words.insert(words.end(), part.begin(), part.end());
@@ -146,15 +155,18 @@ UserProgram::UserProgram(const BuildOptions& options) {
   Words rest = tools_.compile_options;
   if (tools_.is_clang) rest.insert(rest.end(), {"-Xclang", "-fno-pch-timestamp"});
   if (options.debug) rest.emplace_back("-g");
-  options_ = concat({{level}, rest, options.cxx_options});
-  header_options_ = concat({{header_level}, rest, without_paths(options.cxx_options)});
+  Words of_user = options.cxx_options;
+  std::erase_if(of_user, is_for_the_linker);
+  options_ = concat({{level}, rest, of_user});
+  header_options_ = concat({{header_level}, rest, without_paths(of_user)});
+  link_options_ = concat({options.cxx_options, tools_.link_options});  // sanitizers need both
   if (tools_.is_clang) header_options_.emplace_back("-fpch-instantiate-templates");
 
   const fs::path cache = cache_directory();
   const std::string compiler = tools_.compiler + "\n" + tools_.version;
   header_directory_ =
       make_directory(cache / ("header-" + hash_text(compiler + shell_text(header_options_))));
-  std::string key = compiler + shell_text(concat({options_, tools_.link_options}));
+  std::string key = compiler + shell_text(concat({options_, link_options_}));
   for (const fs::path& source : options.sources) key += "\n" + fs::canonical(source).string();
   // Options may name directories below this one.
   if (!options.cxx_options.empty()) key += "\n" + fs::current_path().string();
@@ -195,7 +207,7 @@ Words UserProgram::compile_command(const Unit& unit) const {
 Words UserProgram::link_command(const fs::path& to) const {
   Words objects;
   for (const Unit& unit : units_) objects.push_back(unit.object.string());
-  return concat({{tools_.compiler}, objects, {"-o", to.string()}, tools_.link_options});
+  return concat({{tools_.compiler}, objects, {"-o", to.string()}, link_options_});
 }
 
 std::vector<std::string> UserProgram::commands(const Words& program_words) const {

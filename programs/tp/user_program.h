@@ -15,7 +15,7 @@ struct BuildOptions {
   std::vector<std::filesystem::path> sources = {};
   bool release = false;    ///< -O3 instead of -O1
   bool debug = false;      ///< -g, not optimized
-  Words cxx_options = {};  ///< passed to the compiler
+  Words cxx_options = {};  ///< passed to the compiler and to the linker
 };
 
 class UserProgram {
@@ -60,6 +60,7 @@ class UserProgram {
   Toolchain tools_;
   Words options_;         // of every compilation
   Words header_options_;  // of the precompiled header
+  Words link_options_;
   std::filesystem::path header_directory_;
   std::filesystem::path directory_;
   std::vector<Unit> units_;

@@ -49,8 +49,8 @@ class Callback : public Hook {
   /// the chief process, or in all that end after the same step: save what would be lost.
   virtual void on_terminate() {}
   /// Called after a step, the same one in all processes, when SIGUSR1 asks for a checkpoint;
-  /// training goes on.
-  virtual void on_request_to_save() {}
+  /// training goes on. Returns whether it saves one.
+  virtual bool on_request_to_save() { return false; }
 
   /// What it needs to go on after a restart, as a text in UTF-8 for the checkpoint; empty for
   /// nothing.

@@ -129,6 +129,13 @@ void Callbacks::after_epoch() {
   call_each("after_epoch", [](Callback& callback) { callback.after_epoch(); });
 }
 
+bool Callbacks::request_to_save() {
+  bool is_saved = false;
+  call_each("on_request_to_save",
+            [&](Callback& callback) { is_saved |= callback.on_request_to_save(); });
+  return is_saved;
+}
+
 void Callbacks::trigger_epoch() {
   std::exception_ptr stop;
   std::vector<std::pair<std::string, double>> times;

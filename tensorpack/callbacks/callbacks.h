@@ -35,6 +35,8 @@ class Callbacks {
   void before_epoch();
   void trigger_step();
   void after_epoch();
+  /// Between two steps. False if none of them saves.
+  bool request_to_save();
 
   /// Logs which callbacks were slow. A StopTraining is rethrown only after the others have run:
   /// whoever stops the training does not keep the epoch from being saved and written.

@@ -83,7 +83,10 @@ class ModelSaver final : public Callback {
   void after_triggers() override;
   void after_train() override;
   void on_terminate() override;
-  void on_request_to_save() override { gather_and_save(); }
+  bool on_request_to_save() override {
+    gather_and_save();
+    return true;
+  }
 
  private:
   void gather_and_save();

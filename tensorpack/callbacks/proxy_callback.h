@@ -26,7 +26,7 @@ class ProxyCallback : public Callback {
   void after_triggers() override { callback_->after_triggers(); }
   void after_train() override { callback_->after_train(); }
   void on_terminate() override { callback_->on_terminate(); }
-  void on_request_to_save() override { callback_->on_request_to_save(); }
+  bool on_request_to_save() override { return callback_->on_request_to_save(); }
   std::vector<std::string> fingerprint() const override { return callback_->fingerprint(); }
   std::string save_state() const override { return callback_->save_state(); }
   void load_state(const std::string& state) override { callback_->load_state(state); }

@@ -31,6 +31,7 @@ void tell(const std::string& text) {
 }  // namespace
 
 int run_main(const std::function<void()>& program) {
+  tolerate_signals_outside_of_training();
   try {
     program();
     return 0;

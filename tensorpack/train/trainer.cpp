@@ -432,7 +432,9 @@ void Trainer::heed_signals(SignalWatch& signals) {
   }
   if (signal == kSignalToSave) {
     log::info("SIGUSR1 asks for a checkpoint at global_step = {}.", loop_.global_step);
-    for (Callback& callback : callbacks_.all()) callback.on_request_to_save();
+    if (!callbacks_.request_to_save() && is_chief_) {
+      log::warning("No callback saves one. Add a ModelSaver().");
+    }
   } else if (signal != 0) {
     end_by_signal(signal);
   }

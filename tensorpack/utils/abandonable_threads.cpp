@@ -52,14 +52,14 @@ bool AbandonableThreads::end() {
   return !are_left_behind_;
 }
 
-// False when a signal is pending: then a thread may never end. One that waits for another of these
-// looks for signals a few times in a second, and does.
+// False when a signal is to end the process: then a thread may never end. One that waits for
+// another of these looks for signals a few times in a second, and does.
 bool AbandonableThreads::wait_for_end() const {
   constexpr std::chrono::milliseconds kPatience{500};
   std::unique_lock lock(state_->mutex);
   const auto have_ended = [&] { return state_->ended == threads_.size(); };
   while (!state_->has_ended.wait_for(lock, kPatience, have_ended)) {
-    if (pending_signal() != 0) return false;
+    if (ending_signal() != 0) return false;
   }
   return true;
 }

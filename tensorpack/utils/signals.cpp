@@ -36,6 +36,7 @@ const std::array<Watched, 8> kWatched = {{
 
 // Written by the handlers, which may run on any thread at any time.
 std::atomic<int> received_signal = 0;
+std::atomic<int> last_signal = 0;  // of the watch before
 std::atomic<int64_t> requests_to_save = 0;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
 
@@ -59,11 +60,14 @@ void note_signal(int signal) {
 
 void note_request_to_save(int /*signal*/) { ++requests_to_save; }
 
+void tolerate(int /*signal*/) {}
+
 void install(size_t i) {
   const Watched& watched = kWatched[i];
   sigaction(watched.signal, nullptr, &old_actions[i]);
   const bool is_ignored = old_actions[i].sa_handler == SIG_IGN;
-  const bool is_handled = !is_ignored && old_actions[i].sa_handler != SIG_DFL;
+  const bool is_handled =
+      !is_ignored && old_actions[i].sa_handler != SIG_DFL && old_actions[i].sa_handler != tolerate;
   if (watched.unless != Unless::kNever && is_ignored) return;
   if (watched.unless == Unless::kHandledOrIgnored && is_handled) return;
   struct sigaction action {};
@@ -84,6 +88,7 @@ Interrupted::Interrupted(int signal) : signal_(signal), text_("ended by a signal
 SignalWatch::SignalWatch() : saves_(requests_to_save) {
   const std::lock_guard lock(mutex);
   if (watches++ > 0) return;
+  last_signal = 0;
   for (size_t i = 0; i < kWatched.size(); ++i) install(i);
 }
 
@@ -93,7 +98,7 @@ SignalWatch::~SignalWatch() {
   for (size_t i = 0; i < kWatched.size(); ++i) {
     sigaction(kWatched[i].signal, &old_actions[i], nullptr);
   }
-  received_signal = 0;
+  last_signal = received_signal.exchange(0);
 }
 
 int SignalWatch::received() const { return pending_signal(); }
@@ -104,5 +109,24 @@ bool SignalWatch::take_request_to_save() {
 }
 
 int pending_signal() { return received_signal.load(std::memory_order_relaxed); }
+
+int ending_signal() {
+  const int pending = pending_signal();
+  return pending != 0 ? pending : last_signal.load(std::memory_order_relaxed);
+}
+
+void tolerate_signals_outside_of_training() {
+  const std::lock_guard lock(mutex);
+  for (const int signal : {kSignalToSave, SIGXFSZ}) {
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    if (action.sa_handler != SIG_DFL) continue;
+    action = {};
+    action.sa_handler = tolerate;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    sigaction(signal, &action, nullptr);
+  }
+}
 
 }  // namespace tensorpack

@@ -58,4 +58,13 @@ class [[nodiscard]] SignalWatch {
 /// something and should not wait for ever.
 int pending_signal();
 
+/// As pending_signal(), but after the last watch still the signal that it received, until there is
+/// another watch: what an interrupted training leaves is destroyed then.
+int ending_signal();
+
+/// For the rest of the process: SIGUSR1, which a scheduler may send between two trainings, and
+/// SIGXFSZ, for a log that grew too large, end nothing. What the program handles or ignores stays
+/// so, and processes that it starts do not inherit it.
+void tolerate_signals_outside_of_training();
+
 }  // namespace tensorpack

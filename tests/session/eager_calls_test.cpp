@@ -28,12 +28,10 @@ double run(Session& session, const Op& op, int64_t size = 1) {
   return session.run(op, {"y"}, {{"x", at::ones({size})}})[0][0].item<double>();
 }
 
-bool another_thread_prepares() {
-  return !try_lock_preparation(std::chrono::milliseconds(0));
-}
+bool another_thread_prepares() { return !try_lock_preparation(std::chrono::milliseconds(0)); }
 
-// The eager function holds the lock of its graph, for which the other thread waits, which holds that
-// of preparing.
+// The eager function holds the lock of its graph, for which the other thread waits, which holds
+// that of preparing.
 TEST(EagerCallsTest, AFunctionMayAskASessionWhileAnotherThreadPreparesAnOpOfItsGraph) {
   Graph teachers, students;
   Session teacher(teachers);

@@ -92,6 +92,15 @@ TEST_F(SignalProcessTest, AFileThatMayNotGrowIsAnErrorThatSaysSo) {
   EXPECT_THAT(child.output(), HasSubstr("File too large"));
 }
 
+// A scheduler does not know what a program is at.
+TEST_F(SignalProcessTest, ARequestToSaveBetweenTrainingsEndsNothing) {
+  ChildProcess child({TENSORPACK_TRAIN_CHILD, "twice", dir_.path().string()});
+  ASSERT_TRUE(child.read_until("between\n")) << child.output();
+  child.send(SIGUSR1);
+  write_file_atomically(dir_ / "go", "");
+  EXPECT_EQ(child.wait(), 0) << child.output();
+}
+
 TEST_F(SignalProcessTest, AClosedPipeSavesToo) {
   ChildProcess child({TENSORPACK_TRAIN_CHILD, "wait", dir_.path().string(), "chatty"});
   EXPECT_TRUE(child.read_until("running\n")) << child.output();
@@ -101,7 +110,7 @@ TEST_F(SignalProcessTest, AClosedPipeSavesToo) {
 }
 
 TEST_F(SignalProcessTest, DataThatDoesNotComeKeepsNobodyFromEnding) {
-  for (const char* source : {"queue", "staging", "feed"}) {
+  for (const char* source : {"queue", "staging", "feed", "prefetch", "parallel_map"}) {
     EXPECT_EQ(end_by(SIGTERM, source, "block"), 143) << output_;
     EXPECT_THAT(output_, Not(HasSubstr("StagingInput still waits"))) << "it could have ended";
     const Checkpoint checkpoint = load_checkpoint(dir_.path());

@@ -96,6 +96,11 @@ TEST(SignalsTest, ASignalOfAnEarlierTrainingIsForgotten) {
   }
 }
 
+TEST(SignalsTest, ARequestToSaveThatNobodyFollowsIsAWarning) {
+  StepTrainer trainer([](StepTrainer&) { std::raise(SIGUSR1); });
+  EXPECT_THAT(stdout_of([&] { train(trainer, 1); }), HasSubstr("Add a ModelSaver()."));
+}
+
 TEST(SignalsTest, ARequestToSaveReachesEveryWatchOnce) {
   SignalWatch one, other;
   EXPECT_FALSE(one.take_request_to_save());

@@ -14,6 +14,8 @@
 //                                                         seed, or with one that is set when the
 //                                                         data was made; resumes what is there, and
 //                                                         is killed after step <stop>
+//   train_child twice <logdir>                            trains, says "between", and trains again
+//                                                         when there is <logdir>/go
 //   train_child folds <logdir>                            trains several times, one after the other
 //                                                         and two at once
 //   train_child drift <logdir> <how>                      trains for four epochs as ranks that go
@@ -114,9 +116,24 @@ Generator<DataPoint> three_and_wait() {
 
 Owned<InputSource> source_called(const std::string& name) {
   if (name == "feed") return FeedInput(FromGenerator(three_and_wait));
+  if (name == "prefetch") return QueueInput(FromGenerator(three_and_wait) | prefetch(2));
+  if (name == "parallel_map") {
+    return QueueInput(FromGenerator(three_and_wait) |
+                      parallel_map([](DataPoint point) { return point; }, {.threads = 2}));
+  }
   QueueInput queue((FromGenerator(three_and_wait)));
   if (name == "staging") return StagingInput(std::move(queue));
   return queue;
+}
+
+void train_twice(const std::filesystem::path& dir) {
+  for (int i = 0; i < 2; ++i) {
+    Trainer trainer;
+    trainer.set_train_op(Op::nothing());
+    trainer.train({.steps_per_epoch = 2});
+    if (i == 0) say("between");
+    while (!std::filesystem::exists(dir / "go")) ::usleep(10'000);
+  }
 }
 
 void wait_for_data(const std::string& source) {
@@ -392,6 +409,8 @@ int main(int argc, char** argv) {
       wait_for_signal(words.at(2));
     } else if (words.at(0) == "block") {
       wait_for_data(words.at(2));
+    } else if (words.at(0) == "twice") {
+      train_twice(words.at(1));
     } else if (words.at(0) == "seed") {
       train_with_seed(words.at(2));
     } else if (words.at(0) == "samples") {
