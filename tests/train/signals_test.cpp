@@ -98,7 +98,7 @@ TEST(SignalsTest, ASignalOfAnEarlierTrainingIsForgotten) {
 
 TEST(SignalsTest, ARequestToSaveThatNobodyFollowsIsAWarning) {
   StepTrainer trainer([](StepTrainer&) { std::raise(SIGUSR1); });
-  EXPECT_THAT(stdout_of([&] { train(trainer, 1); }), HasSubstr("Add a ModelSaver()."));
+  EXPECT_THAT(stdout_of([&] { train(trainer, 1); }), testing::HasSubstr("Add a ModelSaver()."));
 }
 
 TEST(SignalsTest, ARequestToSaveReachesEveryWatchOnce) {

@@ -52,6 +52,7 @@
 #include "tensorpack/dataflow/from_list.h"
 #include "tensorpack/dataflow/map.h"
 #include "tensorpack/dataflow/parallel_map.h"
+#include "tensorpack/dataflow/prefetch.h"
 #include "tensorpack/dataflow/rng.h"
 #include "tensorpack/dataflow/shard.h"
 #include "tensorpack/dataflow/shuffle.h"
