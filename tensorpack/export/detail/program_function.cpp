@@ -283,6 +283,7 @@ void ProgramFunction::run(const Step& step, Call& call) const {
   // t_() and the like change the tensor they are given: give them one of their own.
   if (changes_metadata(step.op)) stack[0] = at::alias(stack[0].toTensor());
   const c10::AutoGradMode grad_mode(step.grad_mode);
+  make_harmless(step.op, stack);
   step.op.callBoxed(&stack);
   // A crafted file must not show what was in that memory before.
   if (leaves_result_uninitialised(step.op.operator_name().name)) stack[0].toTensor().zero_();

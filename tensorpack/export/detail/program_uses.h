@@ -29,6 +29,19 @@ void for_each_result(const ExportedNode& node, Visit visit) {
   }
 }
 
+/// Which values share memory. A file may give a value two meanings, one after the other: they count
+/// as one memory.
+class SharedMemory {
+ public:
+  explicit SharedMemory(size_t values);
+  void join(ExportedId a, ExportedId b);
+  /// The value that stands for all of one memory.
+  ExportedId of(ExportedId id) const;
+
+ private:
+  std::vector<ExportedId> next_;  // by value: another of the same memory, or itself
+};
+
 /// What the schemas of a program's operators say about memory. An operator that is not known here
 /// is taken to read its arguments and to make its results.
 class ProgramUses {
@@ -37,8 +50,8 @@ class ProgramUses {
 
   /// By how many arguments and outputs a value is used.
   int64_t count(ExportedId id) const { return counts_[id]; }
-  /// Whether the memory of a value is written after it was made.
-  bool is_written(ExportedId id) const { return is_written_[memory_[id]] != 0; }
+  /// Whether the memory of a value may be written after it was made.
+  bool is_written(ExportedId id) const { return is_written_[possible_.of(id)] != 0; }
   /// Throws an Error that names the node if one writes to memory which is read later by another
   /// name: a program of values without memory cannot say that.
   void check_writes(const ExportedProgram& program) const;
@@ -49,8 +62,9 @@ class ProgramUses {
   };
 
   std::vector<int64_t> counts_;   // by value
-  std::vector<int32_t> memory_;   // by value: a number that aliases share
-  std::vector<char> is_written_;  // by memory
+  SharedMemory declared_;         // by the schemas
+  SharedMemory possible_;         // by what the operators do
+  std::vector<char> is_written_;  // by possible memory
   std::vector<Node> nodes_;
 };
 
