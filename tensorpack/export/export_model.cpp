@@ -103,8 +103,9 @@ void check_outputs(const Op& op, const std::vector<std::string>& outputs) {
 
 // Operators of libraries that the model's program uses. Whether a file may call them is for the one
 // to say who loads it.
-std::vector<std::string> foreign_operators(const ExportedProgram& program) {
-  std::vector<std::string> names;
+std::vector<std::string> more_operators(const ExportedProgram& program,
+                                        const ExportOptions& options) {
+  std::vector<std::string> names = options.operators;
   for (const ExportedNode& node : program.nodes) {
     if (!node.op.starts_with("aten::")) names.push_back(node.op);
   }
@@ -113,7 +114,8 @@ std::vector<std::string> foreign_operators(const ExportedProgram& program) {
 
 // Above all, the check of what no recording can see: decisions that host code took.
 void check_program(const ExportedProgram& program, const Op& op,
-                   const std::vector<std::string>& outputs, int64_t size) {
+                   const std::vector<std::string>& outputs, int64_t size,
+                   const ExportOptions& options) {
   const std::vector<at::Tensor> inputs = batch_of(op.inputs(), size);
   std::vector<at::Tensor> taken;
   for (const ExportedInput& input : program.inputs) {
@@ -125,9 +127,11 @@ void check_program(const ExportedProgram& program, const Op& op,
   const std::vector<at::Tensor> found = [&] {
     at::NoGradGuard no_grad;
     try {
-      return detail::ProgramFunction(program, at::kCPU, foreign_operators(program))(taken);
+      return detail::ProgramFunction(program, at::kCPU, more_operators(program, options))(taken);
     } catch (const detail::Malformed& e) {
-      throw make_error(kWhere, "{}. Write the model without it, or run it by an OfflinePredictor.",
+      throw make_error(kWhere,
+                       "{}. Write the model without it, run it by an OfflinePredictor, or name the "
+                       "operator in ExportOptions::operators and ExportedModelOptions::operators.",
                        e.what());
     }
   }();
@@ -160,7 +164,7 @@ class WithoutOneDnn {
 
 }  // namespace
 
-ExportedProgram export_program(PredictConfig config) {
+ExportedProgram export_program(PredictConfig config, const ExportOptions& options) {
   TP_CHECK(config.session.precision != Precision::kFloat16, kWhere,
            "models are recorded on the CPU, which cannot do float16. Use bfloat16.");
   for (TensorSpec& spec : config.inputs) leave_the_batch_open(spec);
@@ -192,12 +196,13 @@ ExportedProgram export_program(PredictConfig config) {
     cut_to(traces.back(), outputs);
   }
   ExportedProgram program = detail::generalize(traces, op.inputs(), outputs, unit);
-  check_program(program, op, outputs, 2 * unit);
+  check_program(program, op, outputs, 2 * unit, options);
   return program;
 }
 
-void export_model(PredictConfig config, const std::filesystem::path& path) {
-  write_program(path, export_program(std::move(config)));
+void export_model(PredictConfig config, const std::filesystem::path& path,
+                  const ExportOptions& options) {
+  write_program(path, export_program(std::move(config), options));
 }
 
 }  // namespace tensorpack

@@ -13,11 +13,19 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "tensorpack/export/exported_program.h"
 #include "tensorpack/predict/offline_predictor.h"
 
 namespace tensorpack {
+
+struct ExportOptions {
+  /// Operators of libtorch that the model may have, though a file may not call them by itself:
+  /// "aten::_pdist_forward". Who loads the file names them, too (ExportedModelOptions::operators).
+  std::vector<std::string> operators = {};
+};
 
 /// Records the model in prediction mode, on the CPU whatever the configuration says, as a program
 /// for batches of any size. Of the inputs, those that the outputs need are kept; each has at most
@@ -26,9 +34,10 @@ namespace tensorpack {
 ///
 /// Throws an Error that names operator and layer when the model does what a program for any batch
 /// size cannot: draws random numbers, writes variables, rounds the batch size, branches on it.
-ExportedProgram export_program(PredictConfig config);
+ExportedProgram export_program(PredictConfig config, const ExportOptions& options = {});
 
 /// Writes the program to a file for load_exported_model(), all or nothing.
-void export_model(PredictConfig config, const std::filesystem::path& path);
+void export_model(PredictConfig config, const std::filesystem::path& path,
+                  const ExportOptions& options = {});
 
 }  // namespace tensorpack

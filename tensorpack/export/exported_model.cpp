@@ -23,7 +23,7 @@ std::shared_ptr<const detail::ProgramFunction> function_of(
   } catch (const detail::Malformed& error) {
     throw make_error("load_exported_model",
                      "'{}' cannot be run: {}. Use the libtorch it was exported with, or export it "
-                     "again. Operators of other libraries are named in "
+                     "again. Further operators, for files that you trust, are named in "
                      "ExportedModelOptions::operators.",
                      path.string(), error.what());
   }

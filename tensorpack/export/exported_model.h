@@ -18,8 +18,9 @@ namespace tensorpack {
 struct ExportedModelOptions {
   c10::Device device = c10::kCPU;
   SessionOptions session = {};
-  /// Operators of other libraries that the file may call, too: "torchvision::roi_align". Name only
-  /// what may be called with any arguments.
+  /// Operators that the file may call, too, of other libraries ("torchvision::roi_align") or of
+  /// libtorch (see ExportOptions). Their arguments are not checked: name only what may be called
+  /// with any.
   std::vector<std::string> operators = {};
 };
 

@@ -4,12 +4,17 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "tensorpack/export/export_model.h"
 #include "tensorpack/export/exported_model.h"
 #include "tensorpack/export/program_file.h"
+#include "tensorpack/graph/call_scope.h"
+#include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/find_operator.h"
 #include "tensorpack/utils/fs.h"
@@ -80,7 +85,8 @@ TEST(CraftedFileTest, OperatorsOfDeniedFamiliesAreRefusedByName) {
        {"aten::randn", "aten::bernoulli", "aten::normal_", "aten::dropout", "aten::multinomial"}},
       {"collectives",
        {"tensorpack::exchange_begin", "c10d::allreduce_", "_c10d_functional::all_reduce"}},
-      {"unsafe flags", {"aten::segment_reduce", "aten::_index_put_impl_", "aten::_unsafe_index.Tensor"}},
+      {"unsafe flags",
+       {"aten::segment_reduce", "aten::_index_put_impl_", "aten::_unsafe_index.Tensor"}},
       {"pickles and custom classes",
        {"quantized::linear", "quantized::conv2d.new", "prepacked::linear_clamp_run",
         "mkldnn_prepacked::conv2d_run"}},
@@ -98,9 +104,9 @@ TEST(CraftedFileTest, OperatorsOfDeniedFamiliesAreRefusedByName) {
         const ValueArgument output = file.constant(at::ones({2}));
         file.call(op, {}, try_find_operator(op)->schema().returns().size());
         EXPECT_THAT([&] { file.load(output); },
-                    ThrowsMessage<Error>(AllOf(
-                        HasSubstr(op.substr(0, op.find('.'))),
-                        HasSubstr("is not an operator that an exported program may have"))))
+                    ThrowsMessage<Error>(
+                        AllOf(HasSubstr(op.substr(0, op.find('.'))),
+                              HasSubstr("is not an operator that an exported program may have"))))
             << family << ": " << op;
       }
     }
@@ -133,13 +139,14 @@ TEST(CraftedFileTest, MemoryOfOthersIsNotShown) {
                                    {{"self", like(next)}, {"size", integers({1000})}})),
             0);
   Crafted order;
-  EXPECT_EQ(sevens(order, order.call("aten::median.dim",
-                                     {{"self", order.call("aten::expand",
-                                                          {{"self", like(order)},
-                                                           {"size", integers({1000, 2})}})},
-                                      {"dim", integer(0)}},
-                                     2)),
-            0);
+  EXPECT_EQ(
+      sevens(order,
+             order.call("aten::median.dim",
+                        {{"self", order.call("aten::expand", {{"self", like(order)},
+                                                              {"size", integers({1000, 2})}})},
+                         {"dim", integer(0)}},
+                        2)),
+      0);
 }
 
 // Behind or between the elements of a tensor, where its storage is larger.
@@ -213,6 +220,67 @@ TEST(CraftedFileTest, BatchNormWritesNoStatistics) {
                                      {"eps", 0.1}},
                                     3);
   EXPECT_THAT([&] { file.load(y)(); }, ThrowsMessage<Error>(HasSubstr("statistics")));
+}
+
+PredictConfig model_of(const std::function<Tensor(const Tensor&)>& function, TensorSpec input) {
+  return {
+      .inputs = {std::move(input)},
+      .tower_func = [function](const Tensor& x) { named("y", function(x)); },
+      .output_names = {"y"},
+      .graph = {.seed = 1},
+  };
+}
+
+TEST(CraftedFileTest, ModelsOfOperatorsThatCheckTheirIndicesAreExported) {
+  const auto is_exported = [](const std::function<Tensor(const Tensor&)>& function,
+                              const TensorSpec& input) {
+    const TempDir dir;
+    export_model(model_of(function, input), dir / "model");
+    Shape shape = input.shape;
+    std::replace(shape.begin(), shape.end(), int64_t{-1}, int64_t{3});
+    const Tensor x =
+        at::arange(c10::multiply_integers(shape)).remainder(5).view(shape).to(input.dtype);
+    const Tensor expected = OfflinePredictor(model_of(function, input))(x)[0];
+    EXPECT_TRUE(load_exported_model(dir / "model")(x)[0].equal(expected));
+  };
+  is_exported(
+      [](const Tensor& x) {
+        return at::col2im(x, {6, 6}, {2, 2}, {1, 1}, {0, 0}, {2, 2});
+      },
+      {"x", {-1, 12, 9}});
+  is_exported(
+      [](const Tensor& x) {
+        return at::conv_tbc(x, at::ones({3, 4, 2}), at::ones({2}), 1);
+      },
+      {"x", {5, -1, 4}});
+  is_exported(
+      [](const Tensor& x) {
+        const auto [y, indices] = at::max_pool2d_with_indices(x, {2, 2});
+        return at::max_unpool2d(y, indices, {4, 4});
+      },
+      {"x", {-1, 3, 4, 4}});
+  is_exported(
+      [](const Tensor& x) {
+        const Tensor offsets = at::arange(x.size(0)) * 2;
+        const Tensor table = get_variable("table", {5, 4});
+        return std::get<0>(at::embedding_bag(table, x.flatten(), offsets, false, /*mode=*/1));
+      },
+      {"x", {-1, 2}, at::kLong});
+}
+
+TEST(CraftedFileTest, FurtherOperatorsOfLibtorchAreNamedByWhoExportsAndByWhoLoads) {
+  const std::string name = "aten::_pdist_forward";
+  const TensorSpec input{"x", {4, 3}};
+  const auto distances = [](const Tensor& x) { return at::_pdist_forward(x); };
+  const TempDir dir;
+  EXPECT_THAT([&] { export_model(model_of(distances, input), dir / "model"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr(name), HasSubstr("ExportOptions::operators"))));
+  export_model(model_of(distances, input), dir / "model", {.operators = {name}});
+  EXPECT_THAT([&] { load_exported_model(dir / "model"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr(name), HasSubstr("::operators"))));
+  const Tensor x = at::arange(12, at::kFloat).view({4, 3});
+  const ExportedModel model = load_exported_model(dir / "model", {.operators = {name}});
+  EXPECT_TRUE(model(x)[0].equal(distances(x)));
 }
 
 }  // namespace
