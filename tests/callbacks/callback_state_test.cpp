@@ -105,7 +105,9 @@ TEST(CallbackStateTest, ACheckpointHasWhatAllCallbacksDid) {
 
 // What callbacks make of states that were written under another locale.
 void expect_numbers_kept() {
-  const auto kept = [](Callback&& callback, const std::string& state) {
+  FakeTrainer trainer;
+  const auto kept = [&](Callback&& callback, const std::string& state) {
+    callback.attach(trainer);
     callback.load_state(state);
     EXPECT_EQ(callback.save_state(), state);
   };

@@ -77,6 +77,26 @@ void call_with_state() {
   });
 }
 
+// Changes a number after every step.
+class Double final : public Callback {
+ public:
+  explicit Double(std::shared_ptr<double> number) : number_(std::move(number)) {}
+  void trigger_step() override { *number_ *= 2; }
+
+ private:
+  std::shared_ptr<double> number_;
+};
+
+void change_a_captured_number() {
+  auto scale = std::make_shared<double>(1);
+  SimpleTrainer trainer;
+  trainer.setup_graph(
+      linear_inputs(), FeedInput(linear_data()),
+      [scale](const at::Tensor& x, const at::Tensor& y) { return linear_cost(x * *scale, y); },
+      SGD({.lr = 0.1}));
+  trainer.train({.callbacks = {Double(scale)}, .steps_per_epoch = 4, .max_epoch = 1});
+}
+
 void share_a_towers_variable() {
   predict(with([](const at::Tensor&) { get_tower_variable("count", {}); }));
 }
@@ -216,6 +236,7 @@ std::string answer_to(const std::function<void()>& offence) {
 TEST(TowerRulesTest, WhoBreaksARuleIsToldWhatTheTutorialSays) {
   const std::vector<std::pair<std::string, std::function<void()>>> offences = {
       {"It may be called several times", call_with_state},
+      {"What it reads on the host stays", change_a_captured_number},
       {"State that towers must not share", share_a_towers_variable},
       {"Only what gradients train is trainable", predict_with_a_local_variable},
       {"Everything that requires gradients", train_what_is_no_variable},

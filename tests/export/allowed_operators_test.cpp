@@ -74,7 +74,20 @@ class OneOperator {
     program.outputs = {{"y", node_.results[0].ids[0]}};
     return program;
   }
-  at::Tensor run() const { return detail::ProgramFunction(program(), at::kCPU)({})[0]; }
+  // With tensors as inputs, which keep their strides.
+  at::Tensor run() const {
+    ExportedProgram with_inputs = program();
+    std::vector<at::Tensor> inputs;
+    for (const ExportedConstant& constant : std::exchange(with_inputs.constants, {})) {
+      const at::Tensor& tensor = constant.tensor;
+      with_inputs.inputs.push_back({.spec = {.name = constant.name,
+                                             .shape = tensor.sizes().vec(),
+                                             .dtype = tensor.scalar_type()},
+                                    .id = constant.id});
+      inputs.push_back(tensor);
+    }
+    return detail::ProgramFunction(with_inputs, at::kCPU)(inputs)[0];
+  }
 
  private:
   ExportedId add_value() {

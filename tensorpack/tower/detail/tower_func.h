@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tensorpack/tower/tower_func.h"
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 namespace detail {
