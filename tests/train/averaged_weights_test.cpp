@@ -90,7 +90,7 @@ TEST(AveragedWeightsTest, WithoutAveragesNothingIsValidatedNorPredictedWithThem)
                  .steps_per_epoch = 4,
                  .max_epoch = 1});
   EXPECT_ERROR(OfflinePredictor(predict_config(directory.path())),
-               "has a moving average of no variable, and the model predicts with those of w, b");
+               "has a moving average of no variable, and the model predicts with those of ");
   EXPECT_ERROR(export_program(predict_config(directory.path())),
                "has a moving average of no variable");
 }
