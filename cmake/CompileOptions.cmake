@@ -17,10 +17,11 @@ endif()
 target_compile_options(tensorpack_build_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>")
 # Kernels give the same bits whatever compiles them: where they multiply and add at once, they say so.
 target_compile_options(tensorpack_build_flags INTERFACE -ffp-contract=off)
-# Without errno, a loop over square roots can use vector instructions; with five arrays it also needs more checks that they do not
-# overlap than g++ makes by default.
+# Without errno, a loop over square roots can use vector instructions; with four or five arrays it also needs more checks that they
+# do not overlap than clang and g++ make by default.
 target_compile_options(tensorpack_build_flags INTERFACE
-  -fno-math-errno "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=vect-max-version-for-alias-checks=30>")
+  -fno-math-errno "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=vect-max-version-for-alias-checks=30>"
+  "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-mllvm -runtime-memory-check-threshold=64>")
 foreach(sanitizer IN LISTS TENSORPACK_SANITIZE)
   target_compile_options(tensorpack_build_flags INTERFACE
     -fsanitize=${sanitizer} -fno-omit-frame-pointer)
