@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <thread>
 #include <unordered_set>
 
 #include "tensorpack/graph/graph.h"
@@ -61,8 +62,8 @@ class StateGuard::Watch final : public OperatorWatch {
 
 namespace {
 
-std::recursive_timed_mutex& preparation_mutex() {
-  static std::recursive_timed_mutex mutex;
+std::recursive_mutex& preparation_mutex() {
+  static std::recursive_mutex mutex;
   return mutex;
 }
 
@@ -70,8 +71,16 @@ std::recursive_timed_mutex& preparation_mutex() {
 
 PreparationLock lock_preparation() { return PreparationLock(preparation_mutex()); }
 
+// By looking again and again: the thread sanitizer does not see locks with a time limit.
 PreparationLock try_lock_preparation(std::chrono::milliseconds patience) {
-  return PreparationLock(preparation_mutex(), patience);
+  constexpr std::chrono::milliseconds kTick{1};
+  const auto end = std::chrono::steady_clock::now() + patience;
+  PreparationLock lock(preparation_mutex(), std::try_to_lock);
+  while (!lock && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(kTick);
+    lock.try_lock();
+  }
+  return lock;
 }
 
 StateGuard::StateGuard(Graph& graph, const std::vector<at::Generator>& generators)

@@ -17,7 +17,7 @@ namespace tensorpack {
 
 class Graph;
 
-using PreparationLock = std::unique_lock<std::recursive_timed_mutex>;
+using PreparationLock = std::unique_lock<std::recursive_mutex>;
 
 /// Building, recording and verifying change generators and settings of the process: one thread at a
 /// time does so, in all graphs. A thread that also locks the variables of a graph does that second.
