@@ -83,7 +83,7 @@ std::vector<std::string> ScheduledHyperParamSetter::fingerprint() const {
     return {fmt::format("{} by {} = {}{}", param().readable_name(), unit, join(points),
                         is_linear ? ", linear between" : "")};
   }
-  constexpr int64_t kEndless = 1'000'000;  // epochs: nobody said how many
+  constexpr int64_t kEndless = 1'000'000;  // epochs: their number was not given
   const int64_t epochs = trainer().max_epoch() < kEndless ? trainer().max_epoch() : 0;
   const int64_t end = options_.step_based ? epochs * trainer().steps_per_epoch() : epochs;
   std::vector<std::string> values;

@@ -23,7 +23,7 @@ struct Checkpoint {
   int64_t epoch_num = 0;
   /// Whatever else is needed to go on, by a name of its owner's choice.
   StateTexts extra = {};
-  /// Of the program; empty where nobody wanted it.
+  /// Of the program; empty where it was not asked for.
   Fingerprint fingerprint = {};
 };
 

@@ -68,7 +68,7 @@ class Cache final : public DataFlow {
     reuse_.forget();
   }
 
-  // Whoever looked at the data before the training settled its seed has not seen its data.
+  // Data that was read before the training settled its seed is not the training's data.
   bool is_of_another_seed() const { return filled_by_ && filled_by_ != seed_in_force(); }
 
   void forget() {

@@ -19,7 +19,7 @@ struct FromGeneratorOptions {
   std::optional<uint64_t> seed = {};
 };
 
-/// Yields what a coroutine yields; it is called anew for every pass, when its first datapoint is
+/// Yields what a coroutine yields; it is called again for every pass, when its first datapoint is
 /// asked for.
 ///
 ///   FromGenerator([]() -> Generator<DataPoint> { ...; co_yield datapoint(image, label); })

@@ -79,7 +79,7 @@ class Metered final : public DataFlow, public detail::RowSource {
   detail::StatsPtr stats_;
 };
 
-// Of what it yields, whoever makes it and however many threads there are.
+// Of what it yields, on whatever thread and however many there are.
 std::string data_of(const DataFlow& flow, const std::string& name) {
   const std::string without_types = name.substr(0, name.find('<'));  // lambdas are numbered in them
   const auto* described = dynamic_cast<const detail::DescribedStage*>(&flow);

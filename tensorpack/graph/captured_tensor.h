@@ -5,9 +5,9 @@
 // A constant of a trace lies in memory that no recorded operator made. If somebody else owns that
 // memory once recording is over - the function object, a module, a static variable - the function
 // captured it, and it may be written between runs: the program reads it at every run, like an
-// input, and folds nothing that is computed from it. What nobody else owns was made by the function
-// on the host: numbers that libtorch wraps, memory filled through a pointer. That is folded, and
-// compared when the function is recorded again (see Note [Verifying again]).
+// input, and folds nothing that is computed from it. Memory without another owner was made by the
+// function on the host: numbers that libtorch wraps, memory filled through a pointer. That is
+// folded, and compared when the function is recorded again (see Note [Verifying again]).
 //
 // Who writes `k = other` gives the captured memory up instead of writing to it. The trace refers to
 // memory by tensors of its own, so that the one of the function goes away, which is noticed.

@@ -381,7 +381,7 @@ bool ProgramExecutor::is_due_to_be_verified(const Variant& variant) const {
 }
 
 // Records the function again, on the batch of the run. False if it does something else on purpose;
-// throws if nobody said so.
+// throws if no change was announced.
 bool ProgramExecutor::does_the_same(const Op& op, Variant& variant,
                                     const std::vector<at::Tensor>& inputs) {
   const PreparationScope scope(op, options_.precision, *lowering_);
@@ -410,8 +410,8 @@ bool ProgramExecutor::does_the_same(const Op& op, Variant& variant,
   return true;
 }
 
-// Of a change that nobody announced: whether the program still computes what the function does.
-// False if it has to be prepared anew for later runs to do so; throws if it does not.
+// After an unannounced change: whether the program still computes what the function does.
+// False if it has to be prepared again for later runs to do so; throws if it does not.
 bool ProgramExecutor::is_still_right(const Op& op, const Variant& variant,
                                      const TraceChange& change, const Trace& now,
                                      const std::vector<at::Tensor>& inputs, StateGuard& guard) {

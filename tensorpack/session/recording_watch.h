@@ -13,7 +13,7 @@
 // wrong steps were made as right ones. Runs are counted, never timed, so that all ranks do it at
 // once. It is due at once where a change costs nothing to see: a captured tensor was replaced, a
 // variable requires gradients no longer. And it is due after Graph::announce_change(), which says
-// that something was changed on purpose: then the op is prepared anew if it does something else.
+// that something was changed on purpose: then the op is prepared again if it does something else.
 // Otherwise a change is an error, unless it computes the same numbers, as where a function begins
 // to use a table that it filled in an earlier call.
 #pragma once

@@ -57,7 +57,7 @@ bool stops_at_nan(OwnedList<Callback>& callbacks) {
   });
 }
 
-// A list of one's own means what it says, but nobody thinks of what it leaves out.
+// A list of one's own is taken as it is, but it is easy to forget a default callback.
 void tell_without_stop_at_nan(TrainOptions& options) {
   if (stops_at_nan(options.callbacks) || stops_at_nan(*options.extra_callbacks)) return;
   log::warning(

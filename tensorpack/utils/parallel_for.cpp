@@ -78,7 +78,7 @@ void run(Loop& loop, int threads) {
 }
 #else
 void run(Loop& loop, int /*threads*/) {
-  // 0: as many as libtorch uses. libgomp starts its threads anew for a team of another size.
+  // 0: as many as libtorch uses. libgomp restarts its threads for a team of another size.
   openmp().fork(
       [](void* data) {
         static_cast<Loop*>(data)->run_range(openmp().thread_number(), openmp().team_size());
@@ -98,6 +98,7 @@ void parallel_for(int64_t count, c10::function_ref<void(int64_t, int64_t)> work)
   if (count <= 0) return;
   const int threads = at::get_num_threads();
   if (count == 1 || threads == 1 || at::in_parallel_region()) return work(0, count);
+  // A libtorch that was built with threads of its own, and not with OpenMP, forks here.
   if (!has_openmp()) return at::parallel_for(0, count, 1, work);
   Loop loop(count, work);
   run(loop, threads);

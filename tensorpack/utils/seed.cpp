@@ -44,7 +44,7 @@ using detail::SeedSource;
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
 
 // What torch::manual_seed() was given. If it was not called, libtorch has drawn one at random, and
-// nobody can tell the two apart.
+// the two cannot be told apart.
 std::optional<uint64_t> seed_of_libtorch() {
   const uint64_t seed = at::globalContext().defaultGenerator(at::kCPU).current_seed();
   return seed == c10::default_rng_seed_val ? std::nullopt : std::optional<uint64_t>(seed);

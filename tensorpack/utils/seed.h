@@ -6,7 +6,7 @@
 // the data follows from. A stage therefore keeps only its number (StageSeed), and derives its seed
 // when it draws. A training settles the seed once it has restored (TrainingSeed): the checkpoint's,
 // else the chief's. What was drawn before, by who looked at the data, does not stay: passes are
-// begun again by the trainer, and seeded anew with each.
+// begun again by the trainer, and seeded again with each.
 #pragma once
 
 #include <cstdint>
@@ -80,7 +80,7 @@ class TrainingSeed {
   /// its user, takes it over.
   void settle(uint64_t seed);
 
-  /// Nothing if nobody has set, drawn or settled it.
+  /// Nothing if it was neither set nor drawn nor settled.
   std::optional<uint64_t> value() const;
 
  private:

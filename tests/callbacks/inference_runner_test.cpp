@@ -381,7 +381,7 @@ TEST_F(InferenceRunnerTest, AnEndlessFlowThatIsCutOffEnds) {
               ElementsAre(Pair(1, 1), Pair(2, 1)));
 }
 
-// Nobody can know that it never ends.
+// It cannot be known that it never ends.
 class Endless final : public DataFlow {
  public:
   std::optional<DataPoint> next() override { return point_; }

@@ -182,7 +182,7 @@ TEST(ReuseTest, WhatTheConsumerWritesIsItsOwnAffair) {
   EXPECT_THAT(values(*flow), SizeIs(40));
 }
 
-// Whoever looks at the data before a training has settled its seed has seen other data.
+// Data that is read before a training has settled its seed is other data.
 TEST(CacheTest, IsFilledAgainWhenTheSeedIsSettled) {
   const auto flow = numbers(30) | shuffle() | cache();
   TrainingSeed seed;

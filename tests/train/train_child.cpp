@@ -245,7 +245,7 @@ DataFlowPtr samples() {
 
 void take_samples(int64_t steps, int64_t stop, bool sets_seed) {
   DataFlowPtr flow = samples();
-  flow->next();  // whoever looks at the data changes nothing of it
+  flow->next();  // reading the data early changes nothing of it
   if (sets_seed) set_global_seed(7);
   launch_train_with_config(
       AutoResumeTrainConfig(

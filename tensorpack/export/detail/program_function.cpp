@@ -102,7 +102,7 @@ void check_operator(const ExportedNode& node, const c10::OperatorHandle& op,
   }
 }
 
-// A program never changes its constants. Small ones are handed out as copies, which nobody owns
+// A program never changes its constants. Small ones are handed out as copies, which have no owner
 // when the function has returned, so that a recording folds what is computed from them.
 at::Tensor constant(const at::Tensor& tensor) {
   constexpr size_t kSmall = 1 << 16;
