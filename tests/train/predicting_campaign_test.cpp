@@ -19,7 +19,7 @@ std::vector<Training> all_trainings() {
       for (const int threads : {0, 1, 4}) {
         for (const bool async : {false, true}) {
           for (const ExecutorKind executor : {ExecutorKind::kDefault, ExecutorKind::kEager}) {
-            all.push_back({input, towers, threads, async, executor, /*steps=*/600});
+            all.push_back({input, towers, threads, async, executor, /*steps=*/150});
           }
         }
       }
