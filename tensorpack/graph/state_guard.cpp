@@ -75,10 +75,9 @@ PreparationLock lock_preparation() { return PreparationLock(preparation_mutex())
 PreparationLock try_lock_preparation(std::chrono::milliseconds patience) {
   constexpr std::chrono::milliseconds kTick{1};
   const auto end = std::chrono::steady_clock::now() + patience;
-  PreparationLock lock(preparation_mutex(), std::try_to_lock);
-  while (!lock && std::chrono::steady_clock::now() < end) {
+  PreparationLock lock(preparation_mutex(), std::defer_lock);
+  while (!lock.try_lock() && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(kTick);
-    lock.try_lock();
   }
   return lock;
 }
