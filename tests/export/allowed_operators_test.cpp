@@ -393,6 +393,7 @@ TEST(AllowedOperatorsTest, KernelsThatTrustTheirCallersAreNotCalledWithWhatDoesN
       alias({6}, {-1}),
       convolution(int64_t{1} << 40),
       transform(5000),
+      transform(4),
       OneOperator("aten::reflection_pad2d").tensor("self", images).integers("padding", {}),
       OneOperator("aten::replication_pad3d").tensor("self", images).integers("padding", {1}),
       OneOperator("aten::pixel_shuffle")
