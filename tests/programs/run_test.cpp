@@ -192,6 +192,24 @@ TEST_F(RunTest, WhatIsMissingIsNamed) {
   EXPECT_THAT(run({source}, 2), HasSubstr("XDG_CACHE_HOME names another directory"));
 }
 
+// In a mount namespace of its own, on a disk of 4 MiB.
+TEST_F(RunTest, AFullDiskIsNamed) {
+  const fs::path source = write("main.cpp", "int main() {}");
+  const std::string disk = dir_ / "disk";
+  fs::create_directory(disk);
+  ChildProcess tp({"/usr/bin/env", "unshare", "--map-root-user", "--mount", "sh", "-c",
+                   "mount -t tmpfs -o size=4m tmpfs \"$1\" || exit 77; "
+                   "XDG_CACHE_HOME=\"$1\" exec \"$0\" run \"$2\"",
+                   TENSORPACK_TP, disk, source});
+  const int status = tp.wait();
+  if (status == 77 || status == 127 || tp.output().starts_with("unshare:")) {
+    GTEST_SKIP() << "no disk can be mounted here: " << tp.output();
+  }
+  EXPECT_EQ(status, 2);
+  EXPECT_THAT(tp.output(), AllOf(HasSubstr("the disk of '" + disk), HasSubstr("is full: "),
+                                 HasSubstr("are left. Free some, or name another directory")));
+}
+
 TEST_F(RunTest, ADamagedCacheIsMadeAgain) {
   const fs::path source = write("main.cpp", "int main() { return 3; }");
   run({source}, 3);
