@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/failure_place.h"
@@ -40,6 +41,9 @@ std::map<std::string, TensorSpec> specs_of(const NamedTensors& tensors) {
   }
   return outputs;
 }
+
+// Not of the ThreadFrame, which is another one for the functions that a run calls.
+thread_local const Graph* locked_by_the_run = nullptr;
 
 // What building took for first values of variables.
 struct Drawing {
@@ -242,5 +246,18 @@ Variable& Graph::create_variable(const std::string& name, at::IntArrayRef shape,
                          .role = options.role,
                          .tower_prefix = tower_prefix});
 }
+
+std::unique_lock<std::recursive_mutex> Graph::lock_variables() const {
+  TP_CHECK(locked_by_the_run != this, "graph",
+           "a function that runs in a step of several towers asks for the variables of its own "
+           "graph, as predictions do, and the step keeps them locked until it ends. Predict in the "
+           "dataflow or in a callback.");
+  return std::unique_lock(variables_mutex_);
+}
+
+PartOfRunScope::PartOfRunScope(const Graph& graph)
+    : outer_(std::exchange(locked_by_the_run, &graph)) {}
+
+PartOfRunScope::~PartOfRunScope() { locked_by_the_run = outer_; }
 
 }  // namespace tensorpack

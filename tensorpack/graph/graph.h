@@ -71,9 +71,7 @@ class Graph {
   /// Keeps sessions from running ops while the returned lock lives: hold it to read or write
   /// variables on the host while other threads may run ops, as predictors of a training do. A
   /// thread may lock twice. Do not run ops meanwhile, and do not wait for a thread that does.
-  [[nodiscard]] std::unique_lock<std::recursive_mutex> lock_variables() const {
-    return std::unique_lock(variables_mutex_);
-  }
+  [[nodiscard]] std::unique_lock<std::recursive_mutex> lock_variables() const;
 
   /// Tells that something on the host was changed on purpose that functions of ops read: a number
   /// they captured, a member, a captured tensor that was replaced. Before its next run every op is
@@ -144,6 +142,19 @@ class Graph {
   bool final_ = false;
   bool layout_locked_ = false;
   bool channels_last_used_ = false;
+};
+
+/// While it lives, this thread runs a part of what another thread runs, which holds the graph's
+/// lock_variables(). To lock them on this thread would wait for that very run, and throws.
+class [[nodiscard]] PartOfRunScope {
+ public:
+  explicit PartOfRunScope(const Graph& graph);
+  ~PartOfRunScope();
+  PartOfRunScope(const PartOfRunScope&) = delete;
+  PartOfRunScope& operator=(const PartOfRunScope&) = delete;
+
+ private:
+  const Graph* outer_;
 };
 
 }  // namespace tensorpack

@@ -219,10 +219,14 @@ void Session::run_parallel(const Op& op, Run& run) {
   if (group != nullptr) group->start();
   WorkerTeam& team = team_of(op);
   const OpThreadsScope threads(threads_of_each(parts.size()));
-  const auto failure = team.run([&](size_t i) { execute(parts[i], group, i); },
-                                [&](size_t i) {
-                                  if (group != nullptr) group->abort(i);
-                                });
+  const auto execute_part = [&](size_t i) {
+    std::optional<PartOfRunScope> locked_by_caller;
+    if (i > 0 && options_.exclusive) locked_by_caller.emplace(graph_);  // part 0 is the caller's
+    execute(parts[i], group, i);
+  };
+  const auto failure = team.run(execute_part, [&](size_t i) {
+    if (group != nullptr) group->abort(i);
+  });
   if (failure) rethrow_from(parts[failure->worker].op, failure->exception);
   for (Part& part : parts) run.take_results_of(part);
 }

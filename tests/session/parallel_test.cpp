@@ -222,6 +222,21 @@ TEST(ParallelTest, AnExceptionInOneReachesTheCallerWithItsNameAndEndsTheOthers) 
   EXPECT_ERROR(training.run(session, 1), "[run 'tower1'] [model] it broke.");
 }
 
+// As a prediction does. The second tower runs on a thread of its own, for a step that holds the
+// lock.
+TEST(ParallelTest, AnEagerTowerThatLocksItsOwnGraphIsAnErrorAndDoesNotHang) {
+  Graph* asked = nullptr;
+  Training training(2, [&](const at::Tensor& x, const at::Tensor& y) {
+    if (asked != nullptr) asked->lock_variables().unlock();
+    return regression_cost(x, y);
+  });
+  Session session(training.graph, {.executor = ExecutorKind::kEager});
+  asked = &training.graph;
+  EXPECT_ERROR(training.run(session, 1),
+               "[run 'tower1'] [graph] a function that runs in a step of several towers asks for "
+               "the variables of its own graph");
+}
+
 TEST(ParallelTest, WhenOneTowerHasNoMoreDataNoneRuns) {
   Training training(2);
   Session session(training.graph);
