@@ -3,6 +3,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
@@ -66,11 +69,14 @@ EagerExecutor::~EagerExecutor() = default;
 
 PreparedOp& EagerExecutor::prepare(const Op& op, const std::vector<at::Tensor>&,
                                    const std::vector<std::string>& fetches) {
-  for (const std::unique_ptr<Call>& call : calls_) {
-    if (call->is_of(op, fetches)) return *call;
+  const auto found = std::find_if(calls_.begin(), calls_.end(),
+                                  [&](const Call& call) { return call.is_of(op, fetches); });
+  if (found != calls_.end()) {
+    calls_.splice(calls_.end(), calls_, found);  // what runs now is not the first to be forgotten
+    return *found;
   }
   if (calls_.size() == kMostCalls) calls_.pop_front();
-  return *calls_.emplace_back(std::make_unique<Call>(op, fetches, options_.precision));
+  return calls_.emplace_back(op, fetches, options_.precision);
 }
 
 }  // namespace tensorpack

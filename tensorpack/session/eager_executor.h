@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <deque>
+#include <list>
 
 #include "tensorpack/session/executor.h"
 
@@ -32,7 +32,7 @@ class EagerExecutor final : public Executor {
   class Call;
 
   ExecutorOptions options_;
-  std::deque<std::unique_ptr<Call>> calls_;
+  std::list<Call> calls_;  // the one that was used last is the last
 };
 
 }  // namespace tensorpack
