@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The same program under every launcher there is, on one host and on two.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -94,6 +98,40 @@ TEST_F(TwoHostsTest, RanksMeetAcrossHosts) {
   EXPECT_EQ(ranks.wait(), 0);
   EXPECT_THAT(ranks.output(), AllOf(HasSubstr("rank 0 of 2 is done (local 0 of 1"),
                                     HasSubstr("rank 1 of 2 is done (local 0 of 1")));
+}
+
+// A socket of another host, made by a thread that enters its network.
+int listen_on_host(const std::string& host, int port) {
+  int listening = -1;
+  std::thread([&] {
+    const int network = open(("/run/netns/" + host).c_str(), O_RDONLY | O_CLOEXEC);
+    ASSERT_EQ(setns(network, CLONE_NEWNET), 0);
+    close(network);
+    listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    ASSERT_EQ(bind(listening, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    ASSERT_EQ(listen(listening, 8), 0);
+  }).join();
+  return listening;
+}
+
+// Rank 0 hosts the store on its own host, and looks for it on the other one, as all ranks do.
+TEST_F(TwoHostsTest, ASilentServiceAtTheAddressOfAnotherHostIsNamedByRankZero) {
+  constexpr int kPort = 29417;
+  const int listening = listen_on_host(b_, kPort);
+  ChildProcess rank({find_program("ip"), "netns", "exec", a_, "env", "RANK=0", "WORLD_SIZE=2",
+                     "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR=10.77.0.2",
+                     fmt::format("MASTER_PORT={}", kPort), "TENSORPACK_TIMEOUT=1",
+                     TENSORPACK_DISTRIBUTED_WORKER, "basic"});
+  EXPECT_EQ(rank.wait(), 3);
+  EXPECT_THAT(rank.output(),
+              HasSubstr(fmt::format("[rank 0 of 2] the store of this process at 10.77.0.2:{} does "
+                                    "not answer as it should within 1 s: it listens, but says "
+                                    "nothing",
+                                    kPort)));
+  close(listening);
 }
 
 TEST_F(TwoHostsTest, APulledCableIsAnErrorWithinTheTimeout) {

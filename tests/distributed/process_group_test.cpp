@@ -417,6 +417,19 @@ TEST(ProcessGroupTest, RanksThatDoNotComeAreNamed) {
                                HasSubstr("rank 0 at 127.0.0.1:")));
 }
 
+// In a process that goes on after the first try, which others have seen.
+TEST(ProcessGroupTest, AGroupThatWasNotMadeMayBeTriedAgain) {
+  const int port = free_port();
+  const auto create = [&](int rank, milliseconds timeout) {
+    return ProcessGroup::create({.environment = place_of(rank, 3, port), .timeout = timeout});
+  };
+  auto zero = std::async(std::launch::async, [&] { return create(0, seconds(20)); });
+  EXPECT_ERROR(create(1, milliseconds(500)), "[rank 1 of 3] rank 2 of 3 did not come");
+  auto one = std::async(std::launch::async, [&] { return create(1, seconds(20)); });
+  auto two = std::async(std::launch::async, [&] { return create(2, seconds(20)); });
+  EXPECT_EQ(zero.get()->rank() + one.get()->rank() + two.get()->rank(), 3);
+}
+
 TEST(ProcessGroupTest, ARankZeroThatCannotBeReachedIsNamed) {
   const int port = free_port();
   EXPECT_ERROR(

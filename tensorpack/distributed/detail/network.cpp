@@ -53,11 +53,14 @@ Addresses resolve(const std::string& name, int port, int type, std::string* erro
   return {found, &freeaddrinfo};
 }
 
-/// Whether something happens before the deadline; looks once in any case.
+/// Whether something happens before the deadline; looks once in any case. Signals do not end it.
 bool wait_for(const Socket& socket, short events, Clock::time_point deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
   pollfd waiting{.fd = socket.fd(), .events = events, .revents = 0};
-  return poll(&waiting, 1, static_cast<int>(std::max<int64_t>(left.count(), 1))) > 0;
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    const int count = poll(&waiting, 1, static_cast<int>(std::max<int64_t>(left.count(), 1)));
+    if (count >= 0 || errno != EINTR) return count > 0;
+  }
 }
 
 /// Zero, or the errno of a try to connect.

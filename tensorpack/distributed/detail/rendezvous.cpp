@@ -49,7 +49,9 @@ std::string reason(const std::exception& error) {
 /// What this process keeps between the groups that it creates at one meeting point.
 struct Job {
   std::shared_ptr<SharedStore> hosted{};  // by rank 0
-  std::map<int, int> groups{};            // by rank: towers and tests have several in one process
+  // By rank: towers and tests have several in one process.
+  std::map<int, int> groups{};
+  std::map<int, int> announced{};  // the last group that each announced
 };
 
 std::mutex jobs_mutex;
@@ -92,6 +94,12 @@ class NextGroup {
     return job_->hosted;
   }
 
+  /// Whether this process announced the group before, in a try that failed.
+  bool note_announced() const {
+    const std::lock_guard lock(jobs_mutex);
+    return std::exchange(job_->announced[place_.rank], number_) == number_;
+  }
+
   void set_made() {
     is_made_ = true;
     const std::lock_guard lock(jobs_mutex);
@@ -125,9 +133,9 @@ class Rendezvous {
     number_of_group_ = group.number();
     Meeting meeting;
     if (hosts_store_) meeting.hosted = group.hosted([this] { return host(); });
-    meeting.store = hosts_store_ ? open(/*host=*/false) : connect();
+    meeting.store = connect();  // rank 0, too: MASTER_ADDR may name another host than its own
     meeting.address = local_address_towards(place_.master_address, place_.master_port);
-    announce(*meeting.store, meeting.address);
+    announce(*meeting.store, meeting.address, group.note_announced());
     wait_for_all(*meeting.store);
     find_outside_address(*meeting.store, meeting.address);
     meeting.store_for_signs = open(/*host=*/false);
@@ -163,7 +171,9 @@ class Rendezvous {
   }
 
   std::shared_ptr<SharedStore> connect() const {
-    const std::string who = place_.launcher_hosts_store ? "the launcher" : "rank 0";
+    const std::string who = place_.launcher_hosts_store ? "the launcher"
+                            : hosts_store_              ? "the store of this process"
+                                                        : "rank 0";
     const std::string why = wait_for_port(place_.master_address, place_.master_port, deadline_);
     TP_CHECK(
         why.empty(), where(),
@@ -190,12 +200,12 @@ class Rendezvous {
         who, meeting_point(), seconds_of(timeout_), why_not);
   }
 
-  void announce(SharedStore& store, const std::string& address) const {
+  void announce(SharedStore& store, const std::string& address, bool is_again) const {
     SignsOfLife::write_first(store, place_.rank);
     store.set(address_key(place_.rank), address);
     const int64_t count = store.add(here_key(place_.rank), 1);
     TP_CHECK(
-        count == 1, where(),
+        count == 1 || is_again, where(),
         "another process has come to {} as rank {} before this one. Two jobs use one port, or a "
         "rank was started twice: set MASTER_PORT to another port.",
         meeting_point(), place_.rank);
