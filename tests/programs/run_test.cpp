@@ -170,6 +170,16 @@ TEST_F(RunTest, CommandsOfFlagsMakeTheProgramInAnEmptyCache) {
   EXPECT_THAT(shell.output(), HasSubstr("<two words>"));
 }
 
+// Newer versions of CMake have the linker write a list of the probe's files.
+TEST_F(RunTest, OptionsThatAreOfTheProbeAloneAreNotRecorded) {
+  const std::string options = dir_ / "link.txt";
+  ChildProcess cmake({"/usr/bin/env", "cmake", "-DOUT=" + options, "-P", TENSORPACK_RECORD_OPTIONS,
+                      "--", "/bin/true", "-O3", "-Wl,--dependency-file=probe/link.d", "probe.o",
+                      "-o", "probe", "-Wl,--as-needed", "-lz"});
+  EXPECT_EQ(cmake.wait(), 0) << cmake.output();
+  EXPECT_EQ(read_file(options), "/bin/true\n-Wl,--as-needed\n-lz\n");
+}
+
 TEST_F(RunTest, FlagsPrintsTheCommandsAndRunsNothing) {
   const fs::path source = write("main.cpp", "int main() {}");
   const std::string text = run({"--flags", "--cxx=-DMINE", source});

@@ -1,6 +1,7 @@
 # Stands before the compiler and before the linker of a program that links with the library, and writes how they are called
 # into OUT, a word a line, for `tp run`: cmake -DOUT=<file> -P record.cmake -- <command>
-# What is about this program alone is left out: its files and how far it is optimized.
+# What is about this program alone is left out: its files, also the list of them that CMake 3.27 and newer has the linker write, and
+# how far it is optimized.
 set(words "")
 set(command "")
 set(is_command FALSE)
@@ -19,7 +20,7 @@ foreach(i RANGE ${last})
     set(skip_next FALSE)
   elseif(word MATCHES "^-(o|c|MT|MF)$")
     set(skip_next TRUE)
-  elseif(word MATCHES "^-(O.?|g.*|MD)$" OR word MATCHES "^[^-].*\\.o$")
+  elseif(word MATCHES "^-(O.?|g.*|MD|Wl,--dependency-file.*)$" OR word MATCHES "^[^-].*\\.o$")
     continue()
   else()
     if(NOT word MATCHES "^-" AND EXISTS "${CMAKE_BINARY_DIR}/${word}")
