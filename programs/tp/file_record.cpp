@@ -17,6 +17,9 @@ using nlohmann::json;
 // File systems note times by a clock that ticks every few milliseconds.
 constexpr std::chrono::milliseconds kTick{10};
 
+// A size that no file has.
+constexpr std::uint64_t kChanged = ~std::uint64_t{0};
+
 std::int64_t count_of(std::chrono::file_clock::time_point time) {
   return time.time_since_epoch().count();
 }
@@ -27,13 +30,16 @@ FileRecord::FileRecord(std::string command, const std::vector<fs::path>& files,
                        std::chrono::file_clock::time_point started)
     : command_(std::move(command)) {
   for (const fs::path& file : files) {
-    const auto time = fs::last_write_time(file);
-    const bool is_settled = time < started - kTick;
-    const std::string bytes = read_file(file);
-    inputs_.push_back({.path = fs::absolute(file).string(),
-                       .size = is_settled ? bytes.size() : ~std::uint64_t{0},
-                       .time = count_of(time),
-                       .hash = xxh64(bytes)});
+    Input input{.path = fs::absolute(file).string(), .size = kChanged};
+    std::error_code gone;
+    const auto time = fs::last_write_time(file, gone);
+    if (!gone && time < started - kTick) {
+      const std::string bytes = read_file(file);
+      input.size = bytes.size();
+      input.time = count_of(time);
+      input.hash = xxh64(bytes);
+    }
+    inputs_.push_back(input);
   }
 }
 

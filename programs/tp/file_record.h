@@ -15,7 +15,7 @@ namespace tensorpack {
 class FileRecord {
  public:
   /// Of files as they are now. One that was written after `started` may have been read half
-  /// written, and counts as changed.
+  /// written, and counts as changed, as does one that is gone.
   FileRecord(std::string command, const std::vector<std::filesystem::path>& files,
              std::chrono::file_clock::time_point started);
 

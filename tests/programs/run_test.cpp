@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tp run` with real compilers and real programs.
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tensorpack/utils/env.h"
@@ -227,6 +231,39 @@ TEST_F(RunTest, ADamagedCacheIsMadeAgain) {
   write_file_atomically(directory / "0.o.json", "{\"comm");
   write_file_atomically(directory / "program.json", "[]");
   run({source}, 3);
+}
+
+// A header that is a pipe: the compiler waits for what the test writes into it.
+class PipedHeader {
+ public:
+  explicit PipedHeader(fs::path path) : path_(std::move(path)) {
+    EXPECT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  }
+  ~PipedHeader() { close(fd_); }
+  PipedHeader(const PipedHeader&) = delete;
+  PipedHeader& operator=(const PipedHeader&) = delete;
+
+  void wait_for_compiler() { fd_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC); }
+  void write_text(const std::string& text) {
+    EXPECT_EQ(write(fd_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    close(std::exchange(fd_, -1));
+  }
+
+ private:
+  fs::path path_;
+  int fd_ = -1;
+};
+
+TEST_F(RunTest, AHeaderThatGoesWhileItIsCompiledIsNotTakenAsUnchanged) {
+  const fs::path source = write("main.cpp", "#include \"answer.h\"\nint main() { return ANSWER; }");
+  PipedHeader header(dir_ / "answer.h");
+  const auto tp = start({source});
+  header.wait_for_compiler();
+  fs::remove(dir_ / "answer.h");
+  header.write_text("#define ANSWER 11\n");
+  EXPECT_EQ(tp->wait(), 11) << tp->output();
+  write("answer.h", "#define ANSWER 12\n");
+  run({source}, 12);
 }
 
 // Says when it was started, and waits.
