@@ -12,6 +12,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <optional>
 
@@ -106,11 +107,14 @@ class Watch {
   void build_and_start() {
     built_ = look_at(program_.files());
     began_ = fs::file_time_type::clock::now();
-    const bool succeeded = program_.build();
+    const bool succeeded = build();
     files_ = program_.files();  // with the headers, which are known now
     take_signals();
-    if (!succeeded || ended_by_) {
-      if (!ended_by_ && child_) report("the program goes on as it was.");
+    if (ended_by_) return;
+    if (!succeeded) {
+      const bool goes_on = child_ && child_->running();
+      report("{}",
+             goes_on ? "the program goes on as it was." : "waiting for a change; Ctrl-C ends.");
       return;
     }
     if (child_ && child_->running()) {
@@ -121,6 +125,17 @@ class Watch {
     child_.reset();
     child_.emplace(command_);
     is_end_told_ = false;
+  }
+
+  /// An error, as of a full disk, leaves the running program alone, too.
+  bool build() {
+    try {
+      return program_.build();
+    } catch (const std::exception& error) {
+      take_signals();  // Ctrl-C ends a compiler, too
+      if (!ended_by_) fmt::print(stderr, "{}\n", error.what());
+      return false;
+    }
   }
 
   /// By SIGTERM, which has a training save. What does not end so is killed.

@@ -222,13 +222,14 @@ std::vector<std::string> UserProgram::commands(const Words& program_words) const
 
 bool UserProgram::build() const {
   precompile();
-  const DirectoryLock lock(directory_);
+  // While --watch waited, another `tp run` or the user may have removed the directories.
+  const DirectoryLock lock(make_directory(directory_));
   note_use(directory_);
   return compile_changed() && link();
 }
 
 void UserProgram::precompile() const {
-  const DirectoryLock lock(header_directory_);
+  const DirectoryLock lock(make_directory(header_directory_));
   note_use(header_directory_);
   const fs::path record_file = header_directory_ / "record.json";
   const fs::path to = precompiled_header();

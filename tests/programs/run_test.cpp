@@ -313,6 +313,37 @@ TEST_F(RunTest, WatchWaitsForTheRepairOfAProgramThatDoesNotCompile) {
   EXPECT_EQ(tp->wait(), 0);
 }
 
+TEST_F(RunTest, WatchLeavesTheProgramAloneWhenTheCacheCannotBeUsed) {
+  const fs::path source = write("watched.cpp", waiting_program(1));
+  const fs::path cache = program_of(source).parent_path();
+  const auto tp = start({"--watch", source});
+  ASSERT_TRUE(tp->read_until("version 1")) << tp->output();
+  fs::remove_all(cache);
+  write_file_atomically(cache, "a file in its place");
+  write("watched.cpp", waiting_program(2));
+  ASSERT_TRUE(tp->read_until("the program goes on as it was")) << tp->output();
+  EXPECT_THAT(tp->output(), AllOf(HasSubstr("compiled files cannot be kept in '" + cache.string()),
+                                  Not(HasSubstr("ended 1"))));
+
+  fs::remove(cache);
+  write("watched.cpp", waiting_program(3));
+  ASSERT_TRUE(tp->read_until("version 3")) << tp->output();
+  EXPECT_THAT(tp->output(), HasSubstr("ended 1"));
+}
+
+TEST_F(RunTest, CtrlCWhileTheHeaderIsPrecompiledEndsTheWatchWithoutAnError) {
+  const fs::path source = write("main.cpp", "int main() {}");
+  const ScopedEnv cache("XDG_CACHE_HOME", (dir_ / "cache").string());
+  // As on a terminal, the signal goes to a group of processes.
+  ChildProcess tp({"/bin/sh", "-c", "echo group=$$; exec setsid \"$0\" run --watch \"$1\"",
+                   TENSORPACK_TP, source});
+  ASSERT_TRUE(tp.read_until("once ... ")) << tp.output();
+  const pid_t group = std::stoi(tp.output().substr(tp.output().find("group=") + 6));
+  kill(-group, SIGINT);
+  EXPECT_EQ(tp.wait(), 128 + SIGINT);
+  EXPECT_THAT(tp.output(), Not(HasSubstr("could not be precompiled")));
+}
+
 // Prints VERSION of a header, and waits.
 fs::path write_program_with_header(const fs::path& directory) {
   write_file_atomically(directory / "main.cpp", R"(
