@@ -15,6 +15,7 @@
 #include <exception>
 #include <map>
 #include <optional>
+#include <thread>
 
 #include "programs/tp/job.h"
 #include "tensorpack/utils/error.h"
@@ -24,8 +25,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As `tp launch` has it.
-constexpr std::chrono::seconds kGrace{30};
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kBetweenLooks{50};
 
 template <typename... Args>
 void report(fmt::format_string<Args...> text, Args&&... args) {
@@ -35,7 +37,7 @@ void report(fmt::format_string<Args...> text, Args&&... args) {
 /// A process with this terminal and these streams.
 class Child {
  public:
-  explicit Child(const Words& command) {
+  Child(const Words& command, std::chrono::milliseconds grace) : grace_(grace) {
     std::vector<char*> argv;
     for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
     argv.push_back(nullptr);
@@ -51,9 +53,14 @@ class Child {
     execv(argv[0], argv.data());
     _exit(127);
   }
+  /// An error of the watch, too, leaves a training the time to save.
   ~Child() {
+    if (running()) send(SIGTERM);
+    for (const auto until = Clock::now() + grace_; running() && Clock::now() < until;) {
+      std::this_thread::sleep_for(kBetweenLooks);
+    }
     if (!running()) return;
-    kill(pid_, SIGKILL);
+    send(SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
   Child(const Child&) = delete;
@@ -71,6 +78,7 @@ class Child {
   void send(int signal) const { kill(pid_, signal); }
 
  private:
+  std::chrono::milliseconds grace_;
   pid_t pid_ = -1;
   std::optional<int> status_;
 };
@@ -92,14 +100,15 @@ Look look_at(const std::vector<fs::path>& files) {
 
 class Watch {
  public:
-  Watch(const UserProgram& program, const Words& command) : program_(program), command_(command) {}
+  Watch(const UserProgram& program, const Words& command, std::chrono::milliseconds grace)
+      : program_(program), command_(command), grace_(grace) {}
 
   int run() {
     while (!ended_by_) {
       build_and_start();
       if (!ended_by_) wait_for_save();
     }
-    while (child_ && child_->running()) wait();
+    if (child_) await_end();
     return child_ ? child_->status() : 128 + *ended_by_;
   }
 
@@ -119,11 +128,12 @@ class Watch {
     }
     if (child_ && child_->running()) {
       report("compiled. Ending the program, to start it again ...");
-      end_child();
+      child_->send(SIGTERM);  // by which a training saves
+      await_end();
     }
     if (ended_by_) return;
     child_.reset();
-    child_.emplace(command_);
+    child_.emplace(command_, grace_);
     is_end_told_ = false;
   }
 
@@ -138,15 +148,13 @@ class Watch {
     }
   }
 
-  /// By SIGTERM, which has a training save. What does not end so is killed.
-  void end_child() {
-    child_->send(SIGTERM);
-    const auto told = std::chrono::steady_clock::now();
-    while (child_->running() && !ended_by_ && std::chrono::steady_clock::now() < told + kGrace) {
-      wait();
-    }
-    if (!child_->running() || ended_by_) return;
-    report("the program did not end within {} seconds of SIGTERM. Killing it ...", kGrace.count());
+  /// Of a program that was sent a signal; one that outlives the grace is killed.
+  void await_end() {
+    const auto until = Clock::now() + grace_;
+    while (child_->running() && Clock::now() < until) wait();
+    if (!child_->running()) return;
+    report("the program did not end within {} s. Killing it ...",
+           std::chrono::duration<double>(grace_).count());
     child_->send(SIGKILL);
     while (child_->running()) wait();
   }
@@ -179,9 +187,8 @@ class Watch {
   }
 
   void wait() {
-    constexpr int kTick = 50;  // milliseconds
     pollfd source = {.fd = signals_.fd(), .events = POLLIN, .revents = 0};
-    poll(&source, 1, kTick);
+    poll(&source, 1, static_cast<int>(kBetweenLooks.count()));
     take_signals();
   }
 
@@ -198,6 +205,7 @@ class Watch {
 
   const UserProgram& program_;
   const Words& command_;
+  const std::chrono::milliseconds grace_;
   SignalReader signals_;
   std::vector<fs::path> files_;
   Look built_;                     // when the last build began,
@@ -209,8 +217,9 @@ class Watch {
 
 }  // namespace
 
-int rerun_on_save(const UserProgram& program, const Words& command) {
-  return Watch(program, command).run();
+int rerun_on_save(const UserProgram& program, const Words& command,
+                  std::chrono::milliseconds grace) {
+  return Watch(program, command, grace).run();
 }
 
 }  // namespace tensorpack

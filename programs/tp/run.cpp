@@ -6,6 +6,8 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 
@@ -21,6 +23,7 @@ constexpr int kCompilerFailed = 1;
 struct RunOptions {
   BuildOptions build = {};
   bool watch = false;
+  double grace = 30;  // as of `tp launch`
   bool print_commands = false;
 };
 
@@ -41,7 +44,10 @@ int run(const RunOptions& options, const Words& program_words) {
   }
   Words words = {program.path().string()};
   words.insert(words.end(), program_words.begin(), program_words.end());
-  if (options.watch) return rerun_on_save(program, words);
+  if (options.watch) {
+    return rerun_on_save(program, words,
+                         std::chrono::milliseconds(static_cast<int64_t>(1000 * options.grace)));
+  }
   if (!program.build()) return kCompilerFailed;
   if (options.build.debug) fmt::print(stderr, "tp run: for a debugger: {}\n", words[0]);
   become_program(words);
@@ -57,6 +63,10 @@ void add_run(CLI::App& app, std::vector<std::string> program_words, int& status)
       ->required();
   command->add_flag("--watch", options->watch,
                     "Compile on every save, and start the program again when that succeeds");
+  command
+      ->add_option("--grace", options->grace,
+                   "Seconds that a program has to end with --watch before it is killed")
+      ->check(CLI::NonNegativeNumber);
   CLI::Option* release =
       command->add_flag("--release", options->build.release, "Optimize more: -O3 instead of -O1");
   command->add_flag("-g,--debug", options->build.debug, "Do not optimize, for a debugger: -O0 -g")

@@ -331,12 +331,54 @@ TEST_F(RunTest, WatchLeavesTheProgramAloneWhenTheCacheCannotBeUsed) {
   EXPECT_THAT(tp->output(), HasSubstr("ended 1"));
 }
 
+// Ignores SIGTERM.
+std::string stubborn_program(int version) {
+  return fmt::format(R"(
+#include <csignal>
+#include <cstdio>
+#include <unistd.h>
+int main() {{
+  std::signal(SIGTERM, SIG_IGN);
+  std::puts("version {0}");
+  std::fflush(stdout);
+  for (;;) pause();
+}}
+)",
+                     version);
+}
+
+TEST_F(RunTest, WatchKillsAProgramThatOutlivesTheGrace) {
+  const fs::path source = write("stubborn.cpp", stubborn_program(1));
+  const auto tp = start({"--watch", "--grace", "0.2", source});
+  ASSERT_TRUE(tp->read_until("version 1")) << tp->output();
+  write("stubborn.cpp", stubborn_program(2));
+  ASSERT_TRUE(tp->read_until("version 2")) << tp->output();
+  EXPECT_THAT(tp->output(), HasSubstr("the program did not end within 0.2 s. Killing it"));
+  tp->send(SIGTERM);
+  EXPECT_EQ(tp->wait(), 128 + SIGKILL);
+}
+
+TEST_F(RunTest, AnErrorOfTheWatchLeavesTheProgramTimeToSave) {
+  const fs::path source = write("watched.cpp", waiting_program(1));
+  run({write("main.cpp", "int main() {}")});  // the precompiled header is there
+  // What it reports on a save cannot be written.
+  ChildProcess tp(
+      {"/bin/sh", "-c", "exec \"$0\" run --watch \"$1\" 2> /dev/full", TENSORPACK_TP, source});
+  ASSERT_TRUE(tp.read_until("version 1")) << tp.output();
+  write("watched.cpp", waiting_program(2));
+  tp.wait();
+  EXPECT_THAT(tp.output(), HasSubstr("ended 1"));
+}
+
 TEST_F(RunTest, CtrlCWhileTheHeaderIsPrecompiledEndsTheWatchWithoutAnError) {
   const fs::path source = write("main.cpp", "int main() {}");
+  PipedHeader header(dir_ / "first.h");
   const ScopedEnv cache("XDG_CACHE_HOME", (dir_ / "cache").string());
   // As on a terminal, the signal goes to a group of processes.
-  ChildProcess tp({"/bin/sh", "-c", "echo group=$$; exec setsid \"$0\" run --watch \"$1\"",
-                   TENSORPACK_TP, source});
+  ChildProcess tp({"/bin/sh", "-c", "echo group=$$; exec setsid \"$0\" run --watch \"$@\"",
+                   TENSORPACK_TP, "--cxx=-include", "--cxx=" + (dir_ / "first.h").string(),
+                   source});
+  header.wait_for_compiler();
   ASSERT_TRUE(tp.read_until("once ... ")) << tp.output();
   const pid_t group = std::stoi(tp.output().substr(tp.output().find("group=") + 6));
   kill(-group, SIGINT);
