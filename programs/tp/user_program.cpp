@@ -133,9 +133,26 @@ Words without_paths(const Words& options) {
   return rest;
 }
 
-/// A compiler that does not link would warn of them, or refuse them.
-bool is_for_the_linker(const std::string& option) {
-  return option.starts_with("-l") || option.starts_with("-L") || option.starts_with("-Wl,");
+/// Whether a word is a file to link: part.o, libfoo.a, libfoo.so, libfoo.so.1.
+bool is_linked_file(const std::string& word) {
+  const std::string name = fs::path(word).filename().string();
+  return !word.starts_with('-') && (name.ends_with(".o") || name.ends_with(".a") ||
+                                    name.ends_with(".so") || name.find(".so.") != name.npos);
+}
+
+/// A compiler that does not link would warn of what is for the linker, or refuse it.
+Words without_linker_options(const Words& options) {
+  Words rest;
+  for (size_t i = 0; i < options.size(); ++i) {
+    const std::string& option = options[i];
+    if (option == "-l" || option == "-L" || option == "-Xlinker") {
+      ++i;
+    } else if (!option.starts_with("-l") && !option.starts_with("-L") &&
+               !option.starts_with("-Wl,") && !is_linked_file(option)) {
+      rest.push_back(option);
+    }
+  }
+  return rest;
 }
 
 Words concat(std::initializer_list<Words> parts) {
@@ -155,8 +172,7 @@ UserProgram::UserProgram(const BuildOptions& options) {
   Words rest = tools_.compile_options;
   if (tools_.is_clang) rest.insert(rest.end(), {"-Xclang", "-fno-pch-timestamp"});
   if (options.debug) rest.emplace_back("-g");
-  Words of_user = options.cxx_options;
-  std::erase_if(of_user, is_for_the_linker);
+  const Words of_user = without_linker_options(options.cxx_options);
   options_ = concat({{level}, rest, of_user});
   header_options_ = concat({{header_level}, rest, without_paths(of_user)});
   link_options_ = concat({options.cxx_options, tools_.link_options});  // sanitizers need both

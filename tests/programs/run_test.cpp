@@ -127,6 +127,29 @@ TEST_F(RunTest, OptionsReachTheCompiler) {
   run({"--cxx=-I" + (dir_ / "include").string(), "--cxx=-Wall", source}, 7);
 }
 
+// A static library with a function `value()`.
+fs::path write_library(const fs::path& directory, int value) {
+  write_file_atomically(directory / "value.cpp",
+                        fmt::format("int value() {{ return {}; }}", value));
+  ChildProcess shell({"/bin/sh", "-ec",
+                      "cd \"$0\"; g++ -c value.cpp -o value.o; rm -f libvalue.a; "
+                      "ar rcs libvalue.a value.o",
+                      directory});
+  EXPECT_EQ(shell.wait(), 0) << shell.output();
+  return directory / "libvalue.a";
+}
+
+TEST_F(RunTest, LibrariesAndObjectsReachTheLinkerAlone) {
+  const fs::path source = write("main.cpp", "int value();\nint main() { return value(); }");
+  const fs::path library = write_library(dir_.path(), 7);
+  const std::string here = dir_.path().string();
+  run({"--cxx=" + library.string(), source}, 7);
+  run({"--cxx=" + (dir_ / "value.o").string(), source}, 7);
+  run({"--cxx=-L", "--cxx=" + here, "--cxx=-lvalue", source}, 7);
+  run({"--cxx=-Xlinker", "--cxx=" + library.string(), source}, 7);
+  EXPECT_THAT(run({"--cxx=libvalue.so.1", source}, 1), Not(HasSubstr("precompil")));
+}
+
 TEST_F(RunTest, SignalsReachTheProgram) {
   const fs::path source = write("wait.cpp", R"(
 #include <cstdio>
