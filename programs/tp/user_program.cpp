@@ -176,6 +176,7 @@ UserProgram::UserProgram(const BuildOptions& options) {
   options_ = concat({{level}, rest, of_user});
   header_options_ = concat({{header_level}, rest, without_paths(of_user)});
   link_options_ = concat({options.cxx_options, tools_.link_options});  // sanitizers need both
+  has_own_libraries_ = of_user.size() < options.cxx_options.size();
   if (tools_.is_clang) header_options_.emplace_back("-fpch-instantiate-templates");
 
   const fs::path cache = cache_directory();
@@ -346,7 +347,9 @@ bool UserProgram::link() const {
   }
   const fs::path record_file = directory_ / "program.json";
   const std::string command = shell_text(link_command(program_));
-  if (fs::exists(program_) && FileRecord::read(record_file).is_current(command)) return true;
+  // Which files -l and -Wl stand for is the linker's to find; it takes 0.3 s.
+  const bool is_current = !has_own_libraries_ && FileRecord::read(record_file).is_current(command);
+  if (is_current && fs::exists(program_)) return true;
 
   const fs::path unfinished = program_.string() + ".tmp";  // the one before may be running
   if (run_compiler(link_command(unfinished)) != 0) {

@@ -61,6 +61,7 @@ class UserProgram {
   Words options_;         // of every compilation
   Words header_options_;  // of the precompiled header
   Words link_options_;
+  bool has_own_libraries_ = false;  // the user's, by cxx_options
   std::filesystem::path header_directory_;
   std::filesystem::path directory_;
   std::vector<Unit> units_;

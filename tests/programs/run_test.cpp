@@ -150,6 +150,15 @@ TEST_F(RunTest, LibrariesAndObjectsReachTheLinkerAlone) {
   EXPECT_THAT(run({"--cxx=libvalue.so.1", source}, 1), Not(HasSubstr("precompil")));
 }
 
+TEST_F(RunTest, ALibraryThatHasChangedIsLinked) {
+  const fs::path source = write("main.cpp", "int value();\nint main() { return value(); }");
+  write_library(dir_.path(), 7);
+  const std::string search = "--cxx=-L" + dir_.path().string();
+  run({search, "--cxx=-lvalue", source}, 7);
+  write_library(dir_.path(), 8);
+  run({search, "--cxx=-lvalue", source}, 8);
+}
+
 TEST_F(RunTest, SignalsReachTheProgram) {
   const fs::path source = write("wait.cpp", R"(
 #include <cstdio>
