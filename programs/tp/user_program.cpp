@@ -314,6 +314,8 @@ bool UserProgram::compile(const Unit& unit) const {
   FileRecord::outdated(before).write(unit.record());
   std::error_code ignored;
   fs::remove(unit.dependencies(), ignored);
+  // Another `tp run` may replace the precompiled header while the compiler reads this one.
+  const std::string key = object_key(unit);
   const auto started = std::chrono::file_clock::now();
   if (run_compiler(compile_command(unit)) != 0) {
     check_space(directory_);
@@ -325,7 +327,7 @@ bool UserProgram::compile(const Unit& unit) const {
   std::erase_if(files, [&](const fs::path& file) {
     return file == precompiled_header() || file == header_file();
   });
-  FileRecord(object_key(unit), files, started).write(unit.record());
+  FileRecord(key, files, started).write(unit.record());
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <filesystem>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,12 +46,21 @@ class RunTest : public testing::Test {
     return tp->output();
   }
 
-  /// The last of the commands that would be run: the program alone.
-  static fs::path program_of(const fs::path& source) {
-    const std::string commands = run({"--flags", source});
-    const size_t end = commands.find_last_not_of('\n');
-    const size_t begin = commands.rfind('\n', end);
-    return commands.substr(begin + 1, end - begin);
+  /// The commands that would be run.
+  static std::vector<std::string> commands_of(const fs::path& source) {
+    std::istringstream lines(run({"--flags", source}));
+    std::vector<std::string> commands;
+    for (std::string line; std::getline(lines, line);) commands.push_back(line);
+    return commands;
+  }
+
+  /// The last command: the program alone.
+  static fs::path program_of(const fs::path& source) { return commands_of(source).back(); }
+
+  /// The second command makes it, by its last word.
+  static fs::path precompiled_header_of(const fs::path& source) {
+    const std::string command = commands_of(source).at(1);
+    return command.substr(command.rfind(' ') + 1);
   }
 
   TempDir dir_;
@@ -296,6 +306,24 @@ TEST_F(RunTest, AHeaderThatGoesWhileItIsCompiledIsNotTakenAsUnchanged) {
   EXPECT_EQ(tp->wait(), 11) << tp->output();
   write("answer.h", "#define ANSWER 12\n");
   run({source}, 12);
+}
+
+TEST_F(RunTest, AnObjectOfAPrecompiledHeaderThatWasReplacedMeanwhileIsCompiledAgain) {
+  run({write("first.cpp", "int main() {}")});  // the precompiled header is there
+  const fs::path source = write("main.cpp", "#include \"answer.h\"\nint main() { return ANSWER; }");
+  const fs::path object = program_of(source).parent_path() / "0.o";
+  PipedHeader header(dir_ / "answer.h");
+  const auto tp = start({source});
+  header.wait_for_compiler();
+  fs::last_write_time(precompiled_header_of(source), fs::file_time_type::clock::now());
+  const fs::path same = write("same.h", "#define ANSWER 11\n");
+  fs::last_write_time(same, fs::last_write_time(same) - std::chrono::hours(1));
+  fs::rename(same, dir_ / "answer.h");
+  header.write_text("#define ANSWER 11\n");
+  EXPECT_EQ(tp->wait(), 11) << tp->output();
+  const auto made = fs::last_write_time(object);
+  run({source}, 11);
+  EXPECT_GT(fs::last_write_time(object), made);
 }
 
 // Says when it was started, and waits.
