@@ -15,6 +15,7 @@
 #include <cstring>
 #include <exception>
 #include <thread>
+#include <unordered_set>
 #include <utility>
 
 #include "programs/tp/directory_lock.h"
@@ -204,6 +205,8 @@ fs::path UserProgram::precompiled_header() const {
   return header_file().string() + (tools_.is_clang ? ".pch" : ".gch");
 }
 
+fs::path UserProgram::header_record() const { return header_directory_ / "record.json"; }
+
 Words UserProgram::precompile_command(const fs::path& to) const {
   return concat({{tools_.compiler},
                  header_options_,
@@ -217,7 +220,7 @@ Words UserProgram::compile_command(const Unit& unit) const {
   return concat({{tools_.compiler},
                  options_,
                  header,
-                 {"-MMD", "-MF", unit.dependencies().string(), "-c", unit.source.string(), "-o",
+                 {"-MD", "-MF", unit.dependencies().string(), "-c", unit.source.string(), "-o",
                   unit.object.string()}});
 }
 
@@ -248,10 +251,9 @@ bool UserProgram::build() const {
 void UserProgram::precompile() const {
   const DirectoryLock lock(make_directory(header_directory_));
   note_use(header_directory_);
-  const fs::path record_file = header_directory_ / "record.json";
   const fs::path to = precompiled_header();
   const std::string command = shell_text(precompile_command(to));
-  if (fs::exists(to) && FileRecord::read(record_file).is_current(command)) return;
+  if (fs::exists(to) && FileRecord::read(header_record()).is_current(command)) return;
 
   fmt::print(stderr, "tp run: precompiling tensorpack/tensorpack.h with {}, once ... ",
              fs::path(tools_.compiler).filename().string());
@@ -271,7 +273,7 @@ void UserProgram::precompile() const {
   std::vector<fs::path> headers = read_dependencies(header_directory_ / "precompiled.d");
   std::erase(headers, header_file());
   fs::rename(unfinished, to);
-  FileRecord(command, headers, started).write(record_file);
+  FileRecord(command, headers, started).write(header_record());
   const std::chrono::duration<double> taken = std::chrono::file_clock::now() - started;
   fmt::print(stderr, "{:.1f} s\n", taken.count());
 }
@@ -322,13 +324,17 @@ bool UserProgram::compile(const Unit& unit) const {
     FileRecord::outdated(dependencies_of_failure(unit)).write(unit.record());
     return false;
   }
-  std::vector<fs::path> files = read_dependencies(unit.dependencies());
-  // clang names the precompiled header, which object_key() stands for.
-  std::erase_if(files, [&](const fs::path& file) {
-    return file == precompiled_header() || file == header_file();
-  });
-  FileRecord(key, files, started).write(unit.record());
+  FileRecord(key, dependencies(unit), started).write(unit.record());
   return true;
+}
+
+/// Without the precompiled header, which object_key() stands for, and the thousands of files in it.
+std::vector<fs::path> UserProgram::dependencies(const Unit& unit) const {
+  std::unordered_set<std::string> covered = {precompiled_header(), header_file()};
+  for (const fs::path& file : FileRecord::read(header_record()).files()) covered.insert(file);
+  std::vector<fs::path> files = read_dependencies(unit.dependencies());
+  std::erase_if(files, [&](const fs::path& file) { return covered.contains(file); });
+  return files;
 }
 
 /// clang writes them in spite of errors, unless a header is missing, and g++ does not.
@@ -338,7 +344,7 @@ std::vector<fs::path> UserProgram::dependencies_of_failure(const Unit& unit) con
     run_compiler(concat({{tools_.compiler}, options_, list}), Output::kSilent);
   }
   if (!fs::exists(unit.dependencies())) return FileRecord::read(unit.record()).files();
-  return read_dependencies(unit.dependencies());
+  return dependencies(unit);
 }
 
 bool UserProgram::link() const {

@@ -31,8 +31,8 @@ class UserProgram {
   std::vector<std::string> commands(const Words& program_words) const;
   /// The program, once it is built.
   const std::filesystem::path& path() const { return program_; }
-  /// The files that it is made of: sources, and headers that are not the system's or the library's.
-  /// After build() failed also those that it would be made of; some of them may be missing.
+  /// The files that it is made of: sources, and headers but those that the library includes. After
+  /// build() failed also those that it would be made of; some of them may be missing.
   std::vector<std::filesystem::path> files() const;
 
  private:
@@ -45,6 +45,7 @@ class UserProgram {
 
   std::filesystem::path header_file() const;
   std::filesystem::path precompiled_header() const;
+  std::filesystem::path header_record() const;
   Words precompile_command(const std::filesystem::path& to) const;
   Words compile_command(const Unit& unit) const;
   Words link_command(const std::filesystem::path& to) const;
@@ -54,6 +55,7 @@ class UserProgram {
   void precompile() const;
   bool compile_changed() const;
   bool compile(const Unit& unit) const;
+  std::vector<std::filesystem::path> dependencies(const Unit& unit) const;
   std::vector<std::filesystem::path> dependencies_of_failure(const Unit& unit) const;
   bool link() const;
 

@@ -130,6 +130,17 @@ TEST_F(RunTest, NothingIsCompiledThatHasNotChanged) {
   EXPECT_GT(fs::last_write_time(program), made);
 }
 
+TEST_F(RunTest, SystemHeadersThatHaveChangedAreCompiledAgain) {
+  const fs::path source = write("main.cpp", "#include <seven.h>\nint main() { return SEVEN; }");
+  fs::create_directory(dir_ / "system");
+  const std::vector<std::string> words = {"--cxx=-isystem", "--cxx=" + (dir_ / "system").string(),
+                                          source};
+  write("system/seven.h", "#define SEVEN 7\n");
+  run(words, 7);
+  write("system/seven.h", "#define SEVEN 8\n");
+  run(words, 8);
+}
+
 TEST_F(RunTest, OptionsReachTheCompiler) {
   const fs::path source = write("main.cpp", "#include <seven.h>\nint main() { return SEVEN; }");
   fs::create_directory(dir_ / "include");
