@@ -14,6 +14,8 @@
 #include <csignal>
 #include <cstring>
 #include <exception>
+#include <set>
+#include <string_view>
 #include <thread>
 #include <unordered_set>
 #include <utility>
@@ -120,18 +122,39 @@ void note_use(const fs::path& directory) {
   fs::last_write_time(directory, std::chrono::file_clock::now(), ignored);
 }
 
+/// The option in a word that names a directory of headers, in the same word or in the next; empty
+/// in other words.
+std::string_view header_option(const std::string& word) {
+  constexpr std::array<std::string_view, 3> kOptions = {"-I", "-isystem", "-iquote"};
+  const auto found = std::find_if(kOptions.begin(), kOptions.end(), [&](std::string_view option) {
+    return word.starts_with(option);
+  });
+  return found == kOptions.end() ? std::string_view() : *found;
+}
+
 /// Without directories of headers and warnings, which no precompiled header depends on.
 Words without_paths(const Words& options) {
   Words rest;
   for (size_t i = 0; i < options.size(); ++i) {
-    const std::string& option = options[i];
-    if (option == "-I" || option == "-isystem" || option == "-iquote") {
+    const std::string_view header = header_option(options[i]);
+    if (header.empty()) {
+      if (!options[i].starts_with("-W")) rest.push_back(options[i]);
+    } else if (options[i] == header) {
       ++i;
-    } else if (!option.starts_with("-I") && !option.starts_with("-W")) {
-      rest.push_back(option);
     }
   }
   return rest;
+}
+
+std::vector<fs::path> header_directories(const Words& options) {
+  std::vector<fs::path> directories;
+  for (size_t i = 0; i < options.size(); ++i) {
+    const std::string_view header = header_option(options[i]);
+    if (header.empty()) continue;
+    const bool is_next = options[i] == header && i + 1 < options.size();
+    directories.emplace_back(is_next ? options[++i] : options[i].substr(header.size()));
+  }
+  return directories;
 }
 
 /// Whether a word is a file to link: part.o, libfoo.a, libfoo.so, libfoo.so.1.
@@ -337,14 +360,26 @@ std::vector<fs::path> UserProgram::dependencies(const Unit& unit) const {
   return files;
 }
 
-/// clang writes them in spite of errors, unless a header is missing, and g++ does not.
+/// clang writes them in spite of errors, unless a header is missing, and g++ does not. Both name a
+/// missing one as the #include does: it may appear beside a file that is read, or in a directory of
+/// headers.
 std::vector<fs::path> UserProgram::dependencies_of_failure(const Unit& unit) const {
   if (!fs::exists(unit.dependencies())) {
     const Words list = {"-MM", "-MG", "-MF", unit.dependencies().string(), unit.source.string()};
     run_compiler(concat({{tools_.compiler}, options_, list}), Output::kSilent);
   }
   if (!fs::exists(unit.dependencies())) return FileRecord::read(unit.record()).files();
-  return dependencies(unit);
+  const std::vector<fs::path> named = dependencies(unit);
+  std::set<fs::path> directories;
+  for (const fs::path& directory : header_directories(options_)) directories.insert(directory);
+  for (const fs::path& file : named) directories.insert(file.parent_path());
+  std::vector<fs::path> places;
+  for (const fs::path& file : named) {
+    places.push_back(file);
+    if (file.is_absolute()) continue;
+    for (const fs::path& directory : directories) places.push_back(directory / file);
+  }
+  return places;
 }
 
 bool UserProgram::link() const {

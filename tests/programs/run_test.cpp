@@ -492,6 +492,7 @@ TEST_F(RunTest, WatchSeesTheRepairOfAHeaderThatNeverCompiled) {
 TEST_F(RunTest, WatchSeesHeadersThatGoAndCome) {
   const auto tp = start({"--watch", write_program_with_header(dir_.path())});
   ASSERT_TRUE(tp->read_until("version.h")) << tp->output();  // it is missing
+  ASSERT_TRUE(tp->read_until("waiting for a change")) << tp->output();
   write("version.h", "#define VERSION 1\n");
   ASSERT_TRUE(tp->read_until("version 1")) << tp->output();
   const size_t before = tp->output().size();
@@ -502,6 +503,23 @@ TEST_F(RunTest, WatchSeesHeadersThatGoAndCome) {
   write("other.h", "#define VERSION 2\n");
   write("main.cpp", source);
   ASSERT_TRUE(tp->read_until("version 2")) << tp->output();
+}
+
+TEST_F(RunTest, WatchSeesAMissingHeaderAppearWhereverItIsLookedFor) {
+  for (const char* directory : {"beside", "include"}) fs::create_directory(dir_ / directory);
+  write("include/outer.h", "#include \"inner.h\"\n");
+  const std::string options = "--cxx=-I" + (dir_ / "include").string();
+  const std::string text = "#include <cstdio>\nint main() { std::puts(\"version 1\"); }\n";
+  for (const auto& [include, appears] :
+       std::vector<std::pair<std::string, std::string>>{{"\"beside.h\"", "beside/beside.h"},
+                                                        {"<searched.h>", "include/searched.h"},
+                                                        {"<outer.h>", "include/inner.h"}}) {
+    const fs::path source = write("beside/main.cpp", "#include " + include + "\n" + text);
+    const auto tp = start({"--watch", options, source});
+    ASSERT_TRUE(tp->read_until("waiting for a change")) << tp->output();
+    write(appears, "");
+    ASSERT_TRUE(tp->read_until("version 1")) << tp->output();
+  }
 }
 
 TEST_F(RunTest, ARequestToSaveDoesNotEndTheWatch) {
