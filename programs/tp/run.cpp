@@ -44,12 +44,12 @@ int run(const RunOptions& options, const Words& program_words) {
   }
   Words words = {program.path().string()};
   words.insert(words.end(), program_words.begin(), program_words.end());
+  if (options.build.debug) fmt::print(stderr, "tp run: for a debugger: {}\n", words[0]);
   if (options.watch) {
     return rerun_on_save(program, words,
                          std::chrono::milliseconds(static_cast<int64_t>(1000 * options.grace)));
   }
   if (!program.build()) return kCompilerFailed;
-  if (options.build.debug) fmt::print(stderr, "tp run: for a debugger: {}\n", words[0]);
   become_program(words);
 }
 

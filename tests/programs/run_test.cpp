@@ -374,6 +374,12 @@ TEST_F(RunTest, WatchStartsTheProgramAgainOnEverySave) {
   EXPECT_THAT(tp->output(), HasSubstr("ended 3"));
 }
 
+TEST_F(RunTest, TheProgramForADebuggerIsNamedWithWatchToo) {
+  const auto tp = start({"-g", "--watch", write("main.cpp", "int main() {}")});
+  ASSERT_TRUE(tp->read_until("tp run: ")) << tp->output();
+  EXPECT_THAT(tp->output(), testing::StartsWith("tp run: for a debugger: "));
+}
+
 TEST_F(RunTest, WatchWaitsForTheRepairOfAProgramThatDoesNotCompile) {
   const fs::path source = write("watched.cpp", "int main() { return missing; }\n");
   const auto tp = start({"--watch", source});
