@@ -75,7 +75,7 @@ std::string remote_script(const RankCommand& command) {
   program += " &&";
   for (const std::string& word : command.words) program += " " + shell_word(word);
   const std::string script =
-      "trap : INT TERM HUP USR1 USR2; exec 3<&0; "
+      "trap : INT TERM HUP USR1 USR2 XCPU; exec 3<&0; "
       "( trap '' INT TERM HUP USR1 USR2 XCPU; while read signal <&3; do kill -$signal 0; done; "
       "kill -TERM 0; sleep 5; kill -KILL 0 ) > /dev/null 2>&1 & "
       "watch=$!; { " +

@@ -271,13 +271,15 @@ TEST_F(LaunchHostsTest, AJobGoesOnWithoutAHostThatDoesNotComeBack) {
 }
 
 TEST_F(LaunchHostsTest, RanksElsewhereEndInOrderAfterASignal) {
-  const auto tp = start(options({"-n", "1"}),
-                        "trap 'sleep 0.3; echo saved; exit 9' TERM; echo ready; "
-                        "while :; do sleep 0.05; done");
-  ASSERT_TRUE(tp->read_until("ready"));
-  tp->send(SIGTERM);
-  EXPECT_EQ(tp->wait(), 9);
-  EXPECT_THAT(tp->output(), HasSubstr("[0] saved"));
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGXCPU}) {
+    const auto tp = start(options({"-n", "1"}),
+                          "trap 'sleep 0.3; echo saved; exit 9' TERM INT HUP USR2 XCPU; "
+                          "echo ready; while :; do sleep 0.05; done");
+    ASSERT_TRUE(tp->read_until("ready"));
+    tp->send(signal);
+    EXPECT_EQ(tp->wait(), 9) << signal;
+    EXPECT_THAT(tp->output(), HasSubstr("[0] saved")) << signal;
+  }
 }
 
 TEST_F(LaunchHostsTest, ASignalEndsTheWaitForAHost) {
