@@ -40,6 +40,7 @@ test: setup build/$(TEST)/build.ninja ## Run the tests: make test LABEL=unit, ma
 	@ctest --preset $(TEST) $(if $(LABEL),-L '$(LABEL)',-LE slow)
 	@$(if $(LABEL),:,ctest --preset $(TEST) -N -L slow | sed -n 's/^Total Tests: \(.*\)/\1 slow tests left out: make test LABEL=slow/p')
 
+soak: SETUP += --test
 soak: build ## Kill and resume trainings: make soak, or make soak ARGS="--kills 200"
 ifdef ARGS
 	@OMP_NUM_THREADS=1 $(BUILD)/tests/train/soak $(ARGS)

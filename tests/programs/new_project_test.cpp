@@ -16,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class NewProjectTest : public testing::Test {
  protected:
@@ -38,6 +39,18 @@ TEST_F(NewProjectTest, IsBuiltAndTestedWithCMake) {
            "cmake --preset release; cmake --build --preset release; ctest --preset release");
   EXPECT_TRUE(fs::exists(project / "build/release/train"));
   EXPECT_THAT(read_file(project / ".gitignore"), HasSubstr("/build/"));
+}
+
+TEST_F(NewProjectTest, SaysThatItsTestNeedsGoogleTest) {
+  const fs::path project = dir_ / "digits";
+  run({TENSORPACK_TP, "new", project});
+  const std::string output =
+      in_shell(project,
+               "cmake --preset release -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON; "
+               "ninja -C build/release -n");
+  EXPECT_THAT(output, AllOf(HasSubstr("GoogleTest was not found, so the test is left out"),
+                            HasSubstr("libgtest-dev"), HasSubstr("executable train"),
+                            Not(HasSubstr("model_test"))));
 }
 
 TEST_F(NewProjectTest, IsMadeInAnEmptyDirectoryAlone) {
