@@ -1,5 +1,5 @@
-# Takes clang where it is installed and nobody chose a compiler: it compiles a file that uses libtorch in half of g++'s time
-# (benchmarks/RESULTS.md, "Compiling"). Both link with a library that the other built.
+# Takes clang where it is installed and neither CMAKE_CXX_COMPILER nor CXX is set: it compiles a file that uses libtorch in half of
+# g++'s time (benchmarks/RESULTS.md, "Compiling"). Both link with a library that the other built.
 if(DEFINED CMAKE_CXX_COMPILER OR DEFINED ENV{CXX})
   return()
 endif()

@@ -1,5 +1,5 @@
-# With TENSORPACK_UNITY=N, up to N files of a folder are compiled as one, because every file makes the templates of libtorch's headers
-# that it uses anew, with or without a precompiled header. A large N takes the least time from nothing, a small one leaves little to
+# With TENSORPACK_UNITY=N, up to N files of a folder are compiled as one, because every file instantiates the templates of libtorch's
+# headers that it uses, with or without a precompiled header. A large N takes the least time from nothing, a small one leaves little to
 # compile after an edit (benchmarks/RESULTS.md, "Compiling").
 
 # Of a program: all its files, whatever folder they are in.

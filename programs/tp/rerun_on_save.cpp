@@ -134,7 +134,7 @@ class Watch {
     if (ended_by_) return;
     child_.reset();
     child_.emplace(command_, grace_);
-    is_end_told_ = false;
+    is_end_reported_ = false;
   }
 
   /// An error, as of a full disk, leaves the running program alone, too.
@@ -165,7 +165,7 @@ class Watch {
       // An editor may take a moment: what it writes is whole when two looks are alike.
       if (now == before && has_changed(now)) return;
       before = now;
-      tell_end();
+      report_end();
     }
   }
 
@@ -179,11 +179,11 @@ class Watch {
     return false;
   }
 
-  void tell_end() {
-    if (!child_ || child_->running() || is_end_told_) return;
+  void report_end() {
+    if (!child_ || child_->running() || is_end_reported_) return;
     report("the program ended with status {}. Waiting for a change; Ctrl-C ends.",
            child_->status());
-    is_end_told_ = true;
+    is_end_reported_ = true;
   }
 
   void wait() {
@@ -212,7 +212,7 @@ class Watch {
   fs::file_time_type began_ = {};  // which was then
   std::optional<Child> child_;
   std::optional<int> ended_by_;
-  bool is_end_told_ = false;
+  bool is_end_reported_ = false;
 };
 
 }  // namespace
