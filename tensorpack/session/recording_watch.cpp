@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 namespace tensorpack {
 
@@ -29,13 +30,14 @@ void RecordingWatch::renew(int64_t announced_changes, const Recording& recording
 }
 
 void RecordingWatch::postpone() {
-  while (due_ <= next_run()) due_ *= 2;
+  while (due_ <= next_run()) due_ = std::exchange(due_after_, due_ + due_after_);
   settle();
 }
 
 void RecordingWatch::count_on_from(const RecordingWatch& other) {
   runs_ = other.runs_;
   due_ = other.due_;
+  due_after_ = other.due_after_;
 }
 
 void RecordingWatch::look_at(const Recording& recording) {

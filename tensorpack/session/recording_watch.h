@@ -9,11 +9,13 @@
 // where they are equal, so that this costs an eager step. Contents alone may mean nothing, as of
 // memory that was never written: then both recordings run, and what they compute is compared.
 //
-// It is due before runs 2, 4, 8, 16 and so on of a recording: a change is found before as many
-// wrong steps were made as right ones. Runs are counted, never timed, so that all ranks do it at
-// once. It is due at once where a change costs nothing to see: a captured tensor was replaced, a
-// variable requires gradients no longer. And it is due after Graph::announce_change(), which says
-// that something was changed on purpose: then the op is prepared again if it does something else.
+// It is due before runs 2, 3, 5, 8, 13 and so on of a recording, Fibonacci's numbers: a change that
+// stays is found before as many wrong steps were made as right ones. Among these numbers are
+// multiples of 3, 5 and 7, which powers of two never are, so that a value that comes and goes with
+// the step has a chance to be seen. Runs are counted, never timed, so that all ranks do it at once.
+// It is due at once where a change costs nothing to see: a captured tensor was replaced, a variable
+// requires gradients no longer. And it is due after Graph::announce_change(), which says that
+// something was changed on purpose: then the op is prepared again if it does something else.
 // Otherwise a change is an error, unless it computes the same numbers, as where a function begins
 // to use a table that it filled in an earlier call.
 #pragma once
@@ -45,8 +47,8 @@ class RecordingWatch {
   void settle();
   /// It was recorded again, and does the same.
   void renew(int64_t announced_changes, const Recording& recording);
-  /// It was recorded again, or could not be: not before twice as many runs, unless there is a
-  /// reason.
+  /// It was recorded again, or could not be: not before the next of the due numbers, unless there
+  /// is a reason.
   void postpone();
   /// Counts on from the recording whose place it takes.
   void count_on_from(const RecordingWatch& other);
@@ -63,6 +65,7 @@ class RecordingWatch {
   int64_t announced_changes_;
   int64_t runs_ = 0;
   int64_t due_ = 2;
+  int64_t due_after_ = 3;
   std::vector<CapturedTensor> captured_;
   std::vector<Gradient> gradients_;  // of the variables that it uses
 };

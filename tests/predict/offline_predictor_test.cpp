@@ -62,8 +62,7 @@ TEST(OfflinePredictorTest,
   predict.graph().announce_change();
   EXPECT_EQ(predict(x)[0].item<int64_t>(), 1);
   threshold = 5;
-  predict(x);
-  EXPECT_THAT(  // before run 4
+  EXPECT_THAT(  // before run 3
       [&] { predict(x); },
       ThrowsMessage<Error>(HasSubstr("its argument 'other' was 1. when recorded and is 5.")));
 }

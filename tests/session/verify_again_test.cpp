@@ -65,6 +65,22 @@ TEST(VerifyAgain, ANumberThatChangesIsFoundWithItsValuesByTwiceTheRuns) {
   }
 }
 
+TEST(VerifyAgain, ANumberOfEveryThirdFifthOrTenthStepIsFound) {
+  for (const auto& [period, phase] : {std::pair(3, 0), std::pair(5, 0), std::pair(10, 1)}) {
+    SCOPED_TRACE(period);
+    Graph graph;
+    int n = 1;  // of the run
+    const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
+      return {{"y", x * (n > 1 && n % period == phase ? 5 : 1)}};
+    });
+    Session session(graph);
+    const auto train = [&] {
+      for (; n < 40; ++n) run_on_ones(session, op, 1);
+    };
+    EXPECT_ERROR(train(), "its argument 'other' was 1 when recorded and is 5 now");
+  }
+}
+
 TEST_F(VerifyAgainTest, TheMessageNamesRunOperatorAndRemedy) {
   double limit = 0.5;
   define([&](const at::Tensor& x) -> NamedTensors {
@@ -101,7 +117,7 @@ TEST_P(HostValueTest, IsFollowedOrFound) {
     run_on_ones(session, op, 3);
     value = later;
     SCOPED_TRACE(later);
-    EXPECT_ERROR(run_on_ones(session, op, 4), "before run 4");
+    EXPECT_ERROR(run_on_ones(session, op, 4), "before run 5");
   }
 }
 
