@@ -16,6 +16,7 @@
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/progress_meter.h"
 #include "tensorpack/utils/string.h"
+#include "tensorpack/utils/tensor_writes.h"
 
 namespace tensorpack {
 namespace {
@@ -296,13 +297,16 @@ void InferenceRunner::run_on_several(ProgressMeter& meter, const Take& take) {
   while (true) {
     std::vector<Feeds> round;
     std::vector<Fetched> results;
+    detail::HeldDatapoints held;
     while (round.size() < towers_.size()) {
       const std::optional<DataPoint> datapoint = input_.next();
       if (!datapoint) break;
       round.push_back(feeds(*datapoint));
       results.push_back({{}, samples_of(*datapoint)});
+      held.add(*datapoint);
     }
     if (round.empty()) return;
+    held.check("InferenceRunner");
     const auto failure = team_->run([&](size_t i) {
       if (i < round.size())
         results[i].values = sessions_[i]->run(towers_[i].op(), fetches_, round[i]).get();

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "tensorpack/dataflow/detail/write_watch.h"
 #include "tensorpack/input_source/detail/producer.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
@@ -99,8 +100,9 @@ class StagingInput::Impl {
                        .capacity = static_cast<size_t>(options_.ahead) * copiers_.size(),
                        .start = [] {},
                        .make =
-                           [source = source_, copiers = copiers_, number = position]() mutable {
-                             return make(*source, copier_for(number++, copiers).get());
+                           [source = source_, copiers = copiers_, number = position,
+                            reuse = watch_over_held()]() mutable {
+                             return make(*source, copier_for(number++, copiers).get(), reuse);
                            }});
     position_ = position;
     stopped_ = false;
@@ -151,10 +153,18 @@ class StagingInput::Impl {
     return copiers[static_cast<size_t>(batch) % copiers.size()];
   }
 
-  static std::optional<Staged> make(InputSource& source, const Copier* copier) {
+  // Of the batches that wait, and of those that the towers have.
+  detail::ReuseWatch watch_over_held() const {
+    const auto towers = static_cast<int64_t>(copiers_.size());
+    return {"StagingInput", (options_.ahead + 1) * towers + 1};
+  }
+
+  static std::optional<Staged> make(InputSource& source, const Copier* copier,
+                                    detail::ReuseWatch& reuse) {
     if (copier) return copier->stage(source);
     std::optional<DataPoint> batch = source.next();
     if (!batch) return std::nullopt;
+    reuse.look(*batch);
     return Staged{std::move(*batch), nullptr};
   }
 

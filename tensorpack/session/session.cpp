@@ -20,6 +20,7 @@
 #include "tensorpack/utils/error_context.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
+#include "tensorpack/utils/tensor_writes.h"
 #include "tensorpack/utils/thread.h"
 #include "tensorpack/utils/thread_frame.h"
 #include "tensorpack/utils/worker_team.h"
@@ -249,6 +250,7 @@ void Session::add_parts(const Op& op, std::vector<Part>& parts) {
 // All or none: a batch that others were to be used with goes back to its source when one of them
 // does not come, so that the position of the data stays that of the last run.
 void Session::take_batches(Run& run) {
+  detail::HeldDatapoints held;
   size_t taken = 0;
   bool has_source = false;
   try {
@@ -256,7 +258,9 @@ void Session::take_batches(Run& run) {
       has_source |= static_cast<bool>(part.op.state().feeder);
       take_batch(part, run.feeds);
       ++taken;
+      if (part.has_batch && run.parts.size() > 1) held.add(part.inputs);
     }
+    held.check("input");
   } catch (...) {
     while (taken-- > 0) {
       Part& part = run.parts[taken];

@@ -8,6 +8,7 @@
 
 #include "tensorpack/dataflow/map.h"
 #include "tensorpack/input_source/feed_input.h"
+#include "tensorpack/input_source/staging_input.h"
 #include "tensorpack/utils/error.h"
 #include "tests/dataflow/numbers.h"
 
@@ -64,19 +65,23 @@ TEST(QueueInputTest, FailureIsThrownAgainUntilReset) {
 }
 
 // The training would have what the buffer holds later.
-TEST(QueueInputTest, ABufferThatIsYieldedAgainIsAnErrorAndFedAsItIs) {
+TEST(QueueInputTest, ABufferThatIsYieldedAgainIsAnErrorThoughNotOfFeedInput) {
   const auto reused = [] {
     return numbers(9) | map([buffer = torch::zeros({2})](const DataPoint& point) {
              return DataPoint{buffer.fill_(point[0])};
            });
   };
-  QueueInput queue(reused(), {.capacity = 3});
-  const auto read_all = [&] {
-    while (queue.next()) {
+  const auto read_all = [](InputSource& source) {
+    while (source.next()) {
     }
   };
-  EXPECT_THAT(read_all, ThrowsMessage<Error>(
-                            HasSubstr("[QueueInput(Map)] component 0 was written to after")));
+  QueueInput queue(reused(), {.capacity = 3});
+  EXPECT_THAT(
+      [&] { read_all(queue); },
+      ThrowsMessage<Error>(HasSubstr("[QueueInput(Map)] component 0 was written to after")));
+  StagingInput staging(FeedInput(reused()));
+  EXPECT_THAT([&] { read_all(staging); },
+              ThrowsMessage<Error>(HasSubstr("[StagingInput] component 0 was written to after")));
   FeedInput feed(reused());
   for (int64_t i = 0; i < 9; ++i) EXPECT_EQ((*feed.next())[0][1].item<int64_t>(), i);
 }

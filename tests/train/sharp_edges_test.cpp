@@ -18,6 +18,7 @@
 #include "tensorpack/callbacks/trigger.h"
 #include "tensorpack/checkpoint/checkpoint_directory.h"
 #include "tensorpack/dataflow/from_generator.h"
+#include "tensorpack/dataflow/map.h"
 #include "tensorpack/dataflow/shuffle.h"
 #include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/queue_input.h"
@@ -460,6 +461,52 @@ TEST(SharpEdgesTest, AGeneratorThatWritesToWhatItYieldedIsAnError) {
                       SGD({.lr = 0.1}));
   EXPECT_ERROR(trainer.train({.steps_per_epoch = 10, .max_epoch = 1}),
                "[FromGenerator] component 0 was written to after it was yielded");
+}
+
+// Fills one buffer for all batches, as where memory is dear. FeedInput alone may be given it.
+DataFlowPtr refilled(std::function<DataPoint(at::Tensor&, float)> fill) {
+  return linear_data() | map([buffer = at::zeros({4, 2}), fill, value = 0.0F](DataPoint) mutable {
+           return fill(buffer, ++value);
+         });
+}
+
+TEST(SharpEdgesTest, ABufferThatTwoTowersWouldShareIsAnError) {
+  const auto train = [](std::function<DataPoint(at::Tensor&, float)> fill) {
+    SyncMultiGPUTrainerReplicated trainer(Devices::cpu(2));
+    trainer.setup_graph(linear_inputs(), FeedInput(refilled(std::move(fill))), linear_cost,
+                        SGD({.lr = 0.1}));
+    trainer.train({.steps_per_epoch = 2, .max_epoch = 1});
+  };
+  const auto whole = [](at::Tensor& buffer, float value) {
+    return datapoint(at::ones({4, 2}).flatten(), buffer.fill_(value).view({-1}));
+  };
+  EXPECT_ERROR(train(whole), "[input] component 1 was written to after it was yielded");
+  const auto column = [](at::Tensor& buffer, float value) {
+    buffer.fill_(value);
+    return datapoint(buffer.select(1, 0), buffer.select(1, 1));
+  };
+  EXPECT_ERROR(train(column), "[input] component 0 was written to after it was yielded");
+  // A row for each tower.
+  train([](at::Tensor& buffer, float value) {
+    const at::Tensor row = buffer[static_cast<int64_t>(value) % 2].fill_(value);
+    return datapoint(row, row.clone());
+  });
+}
+
+TEST(SharpEdgesTest, ABufferThatTwoTowersValidateIsAnError) {
+  const auto validate = [](int towers) {
+    SimpleTrainer trainer;
+    trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), linear_cost, SGD({.lr = 0.1}));
+    const auto whole = [](at::Tensor& buffer, float value) {
+      return datapoint(buffer.fill_(value).view({-1}), at::ones({8}));
+    };
+    trainer.train({.callbacks = {InferenceRunner(refilled(whole), {ScalarStats({"cost"})},
+                                                 {.devices = Devices::cpu(towers)})},
+                   .steps_per_epoch = 1,
+                   .max_epoch = 1});
+  };
+  validate(1);
+  EXPECT_ERROR(validate(2), "[InferenceRunner] component 0 was written to after it was yielded");
 }
 
 TEST(SharpEdgesTest, BatchNormOfOneValueIsAnError) {

@@ -3,16 +3,11 @@
 
 #include <algorithm>
 
-#include "tensorpack/utils/error.h"
 #include "tensorpack/utils/hash.h"
 #include "tensorpack/utils/logger.h"
 
 namespace tensorpack::detail {
 namespace {
-
-bool is_all_of_its_storage(const at::Tensor& tensor) {
-  return tensor.nbytes() == tensor.storage().nbytes();
-}
 
 uint64_t sum_of(const void* data, size_t bytes) {
   return xxh64({static_cast<const char*>(data), bytes});
@@ -43,11 +38,8 @@ void ReuseWatch::look(const std::vector<at::Tensor>& point) {
     const bool is_same_memory = earlier.storage == now.storage;
     // A component may come twice in a datapoint.
     if (is_same_memory && earlier.version != version && earlier.number < number_) {
-      TP_CHECK(number_ - earlier.number > kept_ || !is_rewritten(tensor, earlier), where_,
-               "component {} was written to after it was yielded, and is yielded again: a queue or "
-               "shuffle() that keeps the first datapoint would have the second one in its place. "
-               "Make a new tensor for every datapoint, or yield its clone().",
-               i);
+      const bool is_kept = number_ - earlier.number <= kept_;
+      if (is_kept && is_rewritten(tensor, earlier)) throw_written_to(where_, i);
       if (tensor.is_cpu() && !is_all_of_its_storage(tensor) &&
           tensor.is_non_overlapping_and_dense()) {
         now.sum = sum_of(tensor.data_ptr(), tensor.nbytes());

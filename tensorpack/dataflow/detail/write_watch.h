@@ -8,13 +8,9 @@
 #include <vector>
 
 #include "tensorpack/utils/tensor.h"
+#include "tensorpack/utils/tensor_writes.h"
 
 namespace tensorpack::detail {
-
-/// Counts the writes of operators to a tensor; those through pointers leave no trace.
-inline int64_t version_of(const at::Tensor& tensor) {
-  return tensor.defined() && !tensor.is_inference() ? int64_t{tensor._version()} : 0;
-}
 
 /// For flows that hand out the same tensors in every pass: a function behind them that writes to
 /// one changes the data, a little more in each pass. Tells of it when the next pass begins.
