@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <map>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -69,8 +70,10 @@ void apply_gradients_if(const at::Tensor& condition, Optimizer& optimizer,
     optimizer.apply_gradients(gradients);
   }
   keep_if(condition, [&] { optimizer.apply_gradients(gradients); });
+  std::set<const Variable*> variables;
+  for (const Gradient& gradient : gradients) variables.insert(gradient.variable);
   for (UpdateConditions* scope = innermost(); scope != nullptr; scope = scope->outer_) {
-    scope->conditions_.push_back(condition);
+    scope->conditions_.push_back({condition, variables});
   }
 }
 
@@ -78,12 +81,27 @@ UpdateConditions::UpdateConditions() : outer_(std::exchange(innermost(), this)) 
 
 UpdateConditions::~UpdateConditions() { innermost() = outer_; }
 
-at::Tensor UpdateConditions::all() const {
+at::Tensor UpdateConditions::of(const Variable& variable) const {
   at::Tensor all;
-  for (const at::Tensor& condition : conditions_) {
-    all = all.defined() ? all.logical_and(condition.to(all.device())) : condition;
+  for (const auto& [holds, variables] : conditions_) {
+    if (!variables.contains(&variable)) continue;
+    all = all.defined() ? all.logical_and(holds.to(all.device())) : holds;
   }
   return all;
+}
+
+std::vector<Gradients> UpdateConditions::divide(const Gradients& gradients) const {
+  std::map<std::vector<const Condition*>, Gradients> parts;
+  for (const Gradient& gradient : gradients) {
+    std::vector<const Condition*> own;
+    for (const Condition& condition : conditions_) {
+      if (condition.variables.contains(gradient.variable)) own.push_back(&condition);
+    }
+    parts[own].push_back(gradient);
+  }
+  std::vector<Gradients> divided;
+  for (auto& [own, part] : parts) divided.push_back(std::move(part));
+  return divided;
 }
 
 }  // namespace tensorpack::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <vector>
 
 #include "tensorpack/optim/optimizer.h"
@@ -27,12 +28,21 @@ class [[nodiscard]] UpdateConditions {
   UpdateConditions(const UpdateConditions&) = delete;
   UpdateConditions& operator=(const UpdateConditions&) = delete;
 
-  /// Whether all of them hold, a 0-d boolean tensor; undefined if there was none.
-  at::Tensor all() const;
+  /// Whether all those of the variable hold, a 0-d boolean tensor; undefined if there was none.
+  at::Tensor of(const Variable& variable) const;
+
+  /// The gradients, in parts whose variables have the same conditions.
+  std::vector<Gradients> divide(const Gradients& gradients) const;
 
  private:
   friend void apply_gradients_if(const at::Tensor&, Optimizer&, const Gradients&);
-  std::vector<at::Tensor> conditions_;
+  // Of one update, which may be of some of the variables.
+  struct Condition {
+    at::Tensor holds;
+    std::set<const Variable*> variables;
+  };
+
+  std::vector<Condition> conditions_;
   UpdateConditions* outer_;
 };
 

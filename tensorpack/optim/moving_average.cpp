@@ -84,8 +84,9 @@ void MovingAverageOptimizer::update(const Gradients& gradients) {
   for (const Gradient& gradient : gradients) average_of(graph, *gradient.variable);
   const detail::UpdateConditions conditions;
   optimizer_->apply_gradients(gradients);
-  const at::Tensor is_updated = conditions.all();
   for (auto& [step, part] : counted(options_.scope, "MovingAverage/step", gradients)) {
+    // What is counted together is updated together.
+    const at::Tensor is_updated = conditions.of(*part.front().variable);
     is_updated.defined() ? step.add_(is_updated.to(step.options())) : step.add_(1);
     // 1 / step while that is more: the plain mean so far.
     at::Tensor take = step.reciprocal().clamp_min(1 - options_.decay);

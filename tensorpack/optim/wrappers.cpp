@@ -73,11 +73,13 @@ PostProcessOptimizer::PostProcessOptimizer(Owned<Optimizer> optimizer, Function 
 void PostProcessOptimizer::update(const Gradients& gradients) {
   const detail::UpdateConditions conditions;
   optimizer_->apply_gradients(gradients);
-  const auto process = [&] {
-    for (const Gradient& gradient : gradients) function_(*gradient.variable);
-  };
-  const at::Tensor is_updated = conditions.all();
-  is_updated.defined() ? detail::keep_if(is_updated, process) : process();
+  for (const Gradients& part : conditions.divide(gradients)) {
+    const auto process = [&] {
+      for (const Gradient& gradient : part) function_(*gradient.variable);
+    };
+    const at::Tensor is_updated = conditions.of(*part.front().variable);
+    is_updated.defined() ? detail::keep_if(is_updated, process) : process();
+  }
 }
 
 VariableAssignmentOptimizer::VariableAssignmentOptimizer(Owned<Optimizer> optimizer,

@@ -39,8 +39,7 @@ bool HeldDatapoints::is_rewritten(const Held& held) const {
   if (version_of(held.tensor) == held.version) return false;
   return is_all_of_its_storage(held.tensor) ||
          std::any_of(held_.begin(), held_.end(), [&](const Held& other) {
-           return other.version > held.version &&
-                  other.tensor.data_ptr() == held.tensor.data_ptr();
+           return other.version > held.version && other.tensor.data_ptr() == held.tensor.data_ptr();
          });
 }
 

@@ -108,6 +108,48 @@ TEST(SeveralOptimizersTest, AccumulationIsDueForEachSetByItself) {
   }
 }
 
+// Steps of two updates, of {a, b} and of {b, c}, with gradients of 1.
+void update_overlapping_sets(Graph& graph, Optimizer& optimizer, int steps) {
+  for (int step = 0; step < steps; ++step) {
+    TowerContext tower(graph);
+    at::NoGradGuard no_grad;
+    const auto gradient = [&](const char* name) {
+      get_variable(name, {}, init::ones());
+      return Gradient{&graph.variables().at(name), at::ones({})};
+    };
+    const Gradient a = gradient("a"), b = gradient("b"), c = gradient("c");
+    optimizer.apply_gradients({a, b});
+    optimizer.apply_gradients({b, c});
+  }
+}
+
+// a and c are updated in every second step, b in every one.
+TEST(SeveralOptimizersTest, AveragesOfSetsThatOverlapFollowEachVariable) {
+  Graph graph;
+  MovingAverageOptimizer optimizer(AccumGradOptimizer(SGD({.lr = 1}), 2), {.decay = 0.5});
+  update_overlapping_sets(graph, optimizer, 4);
+  const auto value = [&](const std::string& name) {
+    return graph.variables().at(name).tensor.item<double>();
+  };
+  EXPECT_EQ(value("a"), -3);
+  EXPECT_EQ(value("b"), -7);
+  EXPECT_EQ(value("a/MovingAverage"), -2);     // of -1 and -3
+  EXPECT_EQ(value("b/MovingAverage"), -5.25);  // of -1, -3, -5 and -7
+  EXPECT_EQ(value("c/MovingAverage"), -2);
+}
+
+TEST(SeveralOptimizersTest, SetsThatOverlapAreProcessedVariableByVariable) {
+  Graph graph;
+  VariableAssignmentOptimizer optimizer(
+      AccumGradOptimizer(SGD({.lr = 0}), 2),
+      [](const Variable& variable) -> std::optional<at::Tensor> { return variable.tensor * 2; });
+  update_overlapping_sets(graph, optimizer, 4);
+  const std::map<std::string, double> expected = {{"a", 4}, {"b", 16}, {"c", 4}};
+  for (const auto& [name, value] : expected) {
+    EXPECT_EQ(graph.variables().at(name).tensor.item<double>(), value) << name;
+  }
+}
+
 TEST(SeveralOptimizersTest, MinimisingTwicePointsToComputeGradients) {
   Graph graph;
   TowerContext tower(graph);
