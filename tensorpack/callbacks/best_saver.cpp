@@ -184,6 +184,7 @@ void BestSaver::write(const Checkpoint& checkpoint) const {
 
 void BestSaver::after_train() {
   forget_unwritten();
+  if (writer_) writer_->check_not_refused();  // no epoch comes that would ask
   stat_.check_after(trainer());
 }
 

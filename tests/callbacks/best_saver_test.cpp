@@ -283,6 +283,21 @@ TEST_F(BestSaverTest, ANaNInAVariableEndsTheTraining) {
   EXPECT_EQ(step_of("min-error"), 2);
 }
 
+// No ModelSaver refuses it as well.
+TEST_F(BestSaverTest, ANaNInTheLastEpochIsAnErrorToo) {
+  for (const bool background : {true, false}) {
+    CallbackFactory make_nan({.trigger = [](Callback& self) {
+      if (self.epoch_num() == 2) self.graph().variables().at("w").tensor.fill_(std::nan(""));
+    }});
+    BestSaverOptions options = here_;
+    options.background = background;
+    EXPECT_THAT(
+        [&] { train({report_errors({3, 2}), std::move(make_nan), MinSaver("error", options)}, 2); },
+        ThrowsMessage<Error>(HasSubstr("[MinSaver] the checkpoint of step 4 was not saved")));
+    EXPECT_EQ(step_of("min-error"), 2);
+  }
+}
+
 // The second is not written: its directory is gone. The third is worse, but better than the first.
 TEST_F(BestSaverTest, WhatCannotBeWrittenIsNotTheBest) {
   const fs::path gone = dir_ / "gone";
