@@ -283,8 +283,10 @@ void Trainer::begin_fingerprint() {
   for (const auto& [name, value] : hyper_params()) {
     settings.lines.push_back(fmt::format("{} = {}", name, value));
   }
-  const std::optional<uint64_t> seed = graph_->options().seed;
-  settings.lines.push_back(fmt::format("seed = {}", seed ? *seed : global_seed()));
+  // One that is drawn is another one in every process.
+  const std::optional<uint64_t> of_graph = graph_->options().seed;
+  const std::optional<uint64_t> seed = of_graph ? of_graph : user_seed();
+  settings.lines.push_back("seed = " + (seed ? std::to_string(*seed) : "drawn"));
   fingerprint_.parts = fingerprint_of_graph(*graph_, sess(), model_variables_);
   fingerprint_.parts.insert(fingerprint_.parts.begin(), std::move(settings));
 }

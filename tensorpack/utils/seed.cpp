@@ -15,30 +15,34 @@
 namespace tensorpack {
 namespace detail {
 
+enum class SeedOrigin { kDrawn, kOfLibtorch, kSet };
+
 /// A seed, and how many stages follow from it. There is one for the process, and another one after
 /// each set_global_seed().
 struct SeedSource {
   SeedSource() = default;
-  explicit SeedSource(uint64_t given) : seed(given), is_known(true), is_set(true) {}
+  explicit SeedSource(uint64_t given) { know(given, SeedOrigin::kSet); }
 
   std::atomic<uint64_t> seed = 0;
   std::atomic<bool> is_known = false;
-  std::atomic<bool> is_set = false;  // by set_global_seed(); otherwise it was drawn
+  std::atomic<SeedOrigin> origin = SeedOrigin::kDrawn;
   std::atomic<uint64_t> stages = 0;
   std::atomic<uint64_t> stages_apart = 0;
   std::shared_ptr<SeedSource> successor;  // with the mutex: what was set before this one was
 
-  void know(uint64_t value, bool set) {
+  void know(uint64_t value, SeedOrigin from) {
     seed = value;
-    is_set = set;
+    origin = from;
     is_known = true;
   }
+  bool is_set() const { return origin == SeedOrigin::kSet; }
 };
 
 }  // namespace detail
 
 namespace {
 
+using detail::SeedOrigin;
 using detail::SeedSource;
 
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
@@ -73,7 +77,11 @@ std::optional<TrainingSeed>& seed_of_thread() {
 thread_local NestedSeeds* nested_seeds = nullptr;
 
 void tell(uint64_t seed) {
-  log::info("Random numbers come from seed {0}. set_global_seed({0}) repeats this run.", seed);
+  log::info(
+      "Random numbers come from seed {0}. set_global_seed({0}) repeats this run, unless it resumes "
+      "a "
+      "checkpoint, whose random numbers go on.",
+      seed);
 }
 
 // The seed of `source`, which is found or drawn if it is not known.
@@ -83,10 +91,10 @@ uint64_t known_or_drawn(SeedSource& source) {
   if (source.is_known) return source.seed;
   const std::optional<uint64_t> user = seed_of_libtorch();
   if (user) {
-    source.know(*user, /*set=*/false);
+    source.know(*user, SeedOrigin::kOfLibtorch);
   } else {
     std::random_device device;
-    source.know((uint64_t{device()} << 32) | device(), /*set=*/false);
+    source.know((uint64_t{device()} << 32) | device(), SeedOrigin::kDrawn);
     at::manual_seed(source.seed);
   }
   tell(source.seed);
@@ -106,7 +114,7 @@ std::shared_ptr<SeedSource> successor_of(const SeedSource& source) {
 void set_global_seed(uint64_t seed) {
   const std::lock_guard lock(process().mutex);
   const auto earlier = std::exchange(process().source, std::make_shared<SeedSource>(seed));
-  if (!earlier->is_set) {
+  if (!earlier->is_set()) {
     earlier->successor = process().source;
     earlier->is_known = false;
   }
@@ -115,11 +123,18 @@ void set_global_seed(uint64_t seed) {
 
 uint64_t global_seed() { return known_or_drawn(*source_of_process()); }
 
+std::optional<uint64_t> user_seed() {
+  const std::shared_ptr<SeedSource> source = source_of_process();
+  if (!source->is_known) return seed_of_libtorch();
+  if (source->origin == SeedOrigin::kDrawn) return std::nullopt;
+  return source->seed;
+}
+
 void adopt_global_seed(uint64_t seed) {
   const std::lock_guard lock(process().mutex);
   SeedSource& source = *process().source;
   if (source.is_known) return;
-  source.know(seed, /*set=*/false);
+  source.know(seed, SeedOrigin::kDrawn);
   tell(seed);
 }
 
@@ -148,7 +163,8 @@ TrainingSeed::TrainingSeed() : source_(source_of_process()) {}
 
 void TrainingSeed::settle(uint64_t seed) {
   settled_ = seed;
-  if (!source_->is_set) source_->know(seed, /*set=*/false);
+  const bool is_known = source_->is_known && source_->seed == seed;
+  if (!source_->is_set() && !is_known) source_->know(seed, SeedOrigin::kDrawn);
 }
 
 std::optional<uint64_t> TrainingSeed::value() const {

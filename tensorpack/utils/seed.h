@@ -27,6 +27,10 @@ void set_global_seed(uint64_t seed);
 /// torch::manual_seed(), else one drawn once at random, which the log tells.
 uint64_t global_seed();
 
+/// The seed that the user has set by set_global_seed() or torch::manual_seed(); nothing if it was
+/// drawn, or will be.
+std::optional<uint64_t> user_seed();
+
 /// Takes over `seed`, which another process has drawn, as if it had been drawn here; libtorch's own
 /// generators stay. Nothing happens if this process has a seed already.
 void adopt_global_seed(uint64_t seed);

@@ -292,7 +292,9 @@ TEST_F(BestSaverTest, ANaNInTheLastEpochIsAnErrorToo) {
     BestSaverOptions options = here_;
     options.background = background;
     EXPECT_THAT(
-        [&] { train({report_errors({3, 2}), std::move(make_nan), MinSaver("error", options)}, 2); },
+        [&] {
+          train({report_errors({3, 2}), std::move(make_nan), MinSaver("error", options)}, 2);
+        },
         ThrowsMessage<Error>(HasSubstr("[MinSaver] the checkpoint of step 4 was not saved")));
     EXPECT_EQ(step_of("min-error"), 2);
   }

@@ -121,5 +121,18 @@ TEST(SeedProcessTest, TheSeedThatTheLogTellsRepeatsTheRun) {
   EXPECT_NE(run_child({"seed", other.path(), "none"}).lines, first.lines);
 }
 
+// Each process draws a seed of its own, which makes no other program of it.
+TEST(SeedProcessTest, AProgramWithoutASeedIsTheSameWhenItIsResumed) {
+  const TempDir dir;
+  const auto take_samples = [&](int stop, const char* seed) {
+    return run_child({"samples", dir.path(), "9", std::to_string(stop), seed}).output;
+  };
+  take_samples(4, "none");
+  const std::string resumed = take_samples(7, "none");
+  EXPECT_THAT(resumed, testing::AllOf(HasSubstr("Resuming from"),
+                                      testing::Not(HasSubstr("The program has changed"))));
+  EXPECT_THAT(take_samples(kNever, "early"), HasSubstr("\n  seed was drawn, is 7"));
+}
+
 }  // namespace
 }  // namespace tensorpack
