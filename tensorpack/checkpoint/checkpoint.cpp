@@ -22,9 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// 2: with checksums. 3: with the fingerprint of the program, and states of MinSaver and MaxSaver
-// that name a file.
-constexpr int64_t kFormat = 3;
 constexpr const char* kFormatKey = "tensorpack_checkpoint";
 constexpr const char* kVersionKey = "tensorpack_version";
 constexpr const char* kStepKey = "global_step";
@@ -148,9 +145,9 @@ std::optional<fs::path> file_of(const fs::path& path) {
 Checkpoint load_file(const fs::path& path) {
   SafetensorsFile file = read_safetensors(path, {.checksums = true});
   const int64_t format = read_integer(path, file.metadata, kFormatKey);
-  TP_CHECK(format <= kFormat, "load_checkpoint",
+  TP_CHECK(format <= kCheckpointFormat, "load_checkpoint",
            "'{}' has checkpoint format {}, this library reads up to {}. Update the library.",
-           path.string(), format, kFormat);
+           path.string(), format, kCheckpointFormat);
   if (format >= 2 || file.metadata.contains(kMetadataChecksumKey)) verify_checksums(path, file);
   Checkpoint checkpoint{
       .variables = std::move(file.tensors),
@@ -158,6 +155,7 @@ Checkpoint load_file(const fs::path& path) {
       .global_step = read_integer(path, file.metadata, kStepKey),
       .epoch_num = read_integer(path, file.metadata, kEpochKey),
       .fingerprint = read_fingerprint(path, file.metadata),
+      .format = format,
   };
   for (auto& [key, text] : file.metadata) {
     if (key.starts_with(kExtraPrefix)) {
@@ -173,7 +171,7 @@ bool is_checkpoint(const Metadata& metadata) { return metadata.contains(kFormatK
 
 void save_checkpoint(const fs::path& path, const Checkpoint& checkpoint) {
   Metadata metadata = {
-      {kFormatKey, std::to_string(kFormat)},
+      {kFormatKey, std::to_string(kCheckpointFormat)},
       {kVersionKey, TENSORPACK_VERSION},
       {kLibtorchKey, TORCH_VERSION},
       {kStepKey, std::to_string(checkpoint.global_step)},

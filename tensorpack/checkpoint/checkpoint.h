@@ -13,6 +13,11 @@
 
 namespace tensorpack {
 
+/// Of the checkpoints that are written. 2: with checksums. 3: with the seed of the data, the
+/// fingerprint of the program, a counter for each set of variables that an optimizer updates, and
+/// states of MinSaver and MaxSaver that name a file.
+inline constexpr int64_t kCheckpointFormat = 3;
+
 /// The state of a training run.
 struct Checkpoint {
   /// By full name.
@@ -25,6 +30,8 @@ struct Checkpoint {
   StateTexts extra = {};
   /// Of the program; empty where it was not asked for.
   Fingerprint fingerprint = {};
+  /// Of the file that it was read from.
+  int64_t format = kCheckpointFormat;
 };
 
 /// Whether a file says of itself that it is a checkpoint, and not only some tensors.

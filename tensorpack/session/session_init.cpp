@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "tensorpack/checkpoint/checkpoint.h"
 #include "tensorpack/checkpoint/weights_file.h"
@@ -173,6 +174,41 @@ NamedTensors translate(const Graph& graph, const NamedTensors& values,
   return std::move(translated.ours);
 }
 
+// The counters of the sets of variables that an optimizer updates, by the name of the first:
+// `Adam/step`, `Adam/step_1` and so on.
+std::map<std::string, std::vector<const Variable*>> counters_of_sets(const Graph& graph) {
+  std::map<std::string, std::vector<const Variable*>> counters;
+  for (const Variable& variable : graph.variables().all()) {
+    const size_t end = variable.name.rfind('_');
+    if (end == std::string::npos || !variable.is_saved() || variable.owner == nullptr) continue;
+    const Variable* first = graph.variables().find(variable.name.substr(0, end));
+    const bool is_numbered = parse_integer(variable.name.substr(end + 1)).has_value();
+    if (!is_numbered || first == nullptr || first->owner != variable.owner) continue;
+    std::vector<const Variable*>& all = counters[first->name];
+    if (all.empty()) all.push_back(first);
+    all.push_back(&variable);
+  }
+  return counters;
+}
+
+// Before format 3, one counter counted the updates of all sets.
+void divide_counters(const Graph& graph, NamedTensors& values) {
+  for (const auto& [name, counters] : counters_of_sets(graph)) {
+    const auto found = values.find(name);
+    const bool is_divided = std::any_of(counters.begin() + 1, counters.end(), [&](auto* counter) {
+      return values.contains(counter->name);
+    });
+    if (found == values.end() || is_divided) continue;
+    const at::Tensor all = found->second;
+    const at::Tensor each = all.div(std::ssize(counters), "floor").to(all.scalar_type());
+    for (const Variable* counter : counters) values[counter->name] = each;
+    log::info(
+        "'{}' of the checkpoint, {}, counted the updates of {}: each of them goes on from {}.",
+        name, all.item<int64_t>(), counted(std::ssize(counters), "set") + " of variables",
+        each.item<int64_t>());
+  }
+}
+
 // Returns the weights without a value.
 std::vector<std::string> restore(Graph& graph, const NamedTensors& given,
                                  const std::set<std::string>& training_only,
@@ -203,7 +239,9 @@ std::vector<std::string> restore(Graph& graph, const NamedTensors& given,
 std::vector<std::string> restore_checkpoint(Graph& graph, const Checkpoint& checkpoint,
                                             const RestoreOptions& options) {
   if (options.training_state || options.strict) {
-    return restore(graph, checkpoint.variables, checkpoint.training_only, options);
+    NamedTensors values = checkpoint.variables;
+    if (checkpoint.format < 3) divide_counters(graph, values);
+    return restore(graph, values, checkpoint.training_only, options);
   }
   NamedTensors weights = checkpoint.variables;
   for (const Variable& variable : graph.variables().all()) {

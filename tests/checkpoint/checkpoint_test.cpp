@@ -69,6 +69,7 @@ TEST(CheckpointTest, WhatWasSavedIsLoaded) {
   EXPECT_EQ(loaded.training_only, saved.training_only);
   EXPECT_EQ(loaded.extra, saved.extra);
   EXPECT_EQ(loaded.fingerprint, saved.fingerprint);
+  EXPECT_EQ(loaded.format, 3);
   ASSERT_EQ(loaded.variables.size(), 1);
   EXPECT_TRUE(torch::equal(loaded.variables.at("conv0/W"), saved.variables.at("conv0/W")));
   EXPECT_EQ(read_safetensors(dir / "a.safetensors").metadata.at("tensorpack_checkpoint"), "3");
@@ -78,6 +79,7 @@ TEST(CheckpointTest, WhatWasSavedIsLoaded) {
 TEST(CheckpointTest, AFileOfFormat2IsRead) {
   const Checkpoint loaded = load_checkpoint(fs::path(TENSORPACK_SOURCE_DIR) /
                                             "tests/checkpoint/data/format_2.safetensors");
+  EXPECT_EQ(loaded.format, 2);
   EXPECT_EQ(loaded.global_step, 8);
   EXPECT_EQ(loaded.epoch_num, 2);
   EXPECT_THAT(loaded.variables, SizeIs(4));

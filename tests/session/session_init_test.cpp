@@ -7,6 +7,8 @@
 #include "tensorpack/checkpoint/checkpoint.h"
 #include "tensorpack/checkpoint/weights_file.h"
 #include "tensorpack/graph/call_scope.h"
+#include "tensorpack/optim/adam.h"
+#include "tensorpack/optim/wrappers.h"
 #include "tensorpack/session/save_weights.h"
 #include "tensorpack/utils/fs.h"
 #include "tests/support/capture.h"
@@ -155,6 +157,41 @@ TEST_F(SessionInitTest, StrictMeansThatBothSidesHaveTheSame) {
   EXPECT_TRUE(at::equal(value("W"), at::ones({2, 3}))) << "a refused checkpoint changes nothing";
   restore(all);
   EXPECT_TRUE(at::equal(value("W"), at::zeros({2, 3})));
+}
+
+// One optimizer of two sets of variables had one counter, which counted the updates of both.
+TEST(OlderCheckpointTest, ItsCounterIsDividedByTheSetsOfVariables) {
+  Graph graph;
+  AccumGradOptimizer optimizer(Adam(), 4);
+  CallScope call(graph);
+  at::NoGradGuard no_grad;
+  for (const char* name : {"discrim", "gen"}) {
+    get_variable(name, {}, init::ones());
+    optimizer.apply_gradients({{&graph.variables().at(name), at::ones({})}});
+  }
+  Checkpoint checkpoint{.format = 2};
+  for (const Variable& variable : graph.variables().all()) {
+    checkpoint.variables.emplace(variable.name, variable.tensor.clone());
+  }
+  const auto restore = [&](const Checkpoint& checkpoint) {
+    return stdout_of([&] { restore_checkpoint(graph, checkpoint, {.strict = true}); });
+  };
+  const auto count = [&](const char* name) {
+    return graph.variables().at(name).tensor.item<int64_t>();
+  };
+  checkpoint.variables.at("Adam/step").fill_(16);
+  checkpoint.variables.at("Adam/step_1").fill_(9);
+  restore(checkpoint);
+  EXPECT_EQ(count("Adam/step"), 16) << "both are there";
+  checkpoint.variables.at("AccumGrad/step").fill_(64);
+  for (const char* second : {"Adam/step_1", "AccumGrad/step_1"}) checkpoint.variables.erase(second);
+  EXPECT_THAT(restore(checkpoint), HasSubstr("'Adam/step' of the checkpoint, 16, counted the "
+                                             "updates of 2 sets of variables: each of them goes on "
+                                             "from 8."));
+  for (const char* counter : {"Adam/step", "Adam/step_1"}) EXPECT_EQ(count(counter), 8);
+  for (const char* counter : {"AccumGrad/step", "AccumGrad/step_1"}) EXPECT_EQ(count(counter), 32);
+  checkpoint.format = 3;
+  EXPECT_ERROR(restore(checkpoint), "no value for 2 variables of the graph");
 }
 
 TEST_F(SessionInitTest, NamesMayBeThoseOfAnotherLibrary) {
