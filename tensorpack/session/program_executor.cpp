@@ -110,6 +110,16 @@ std::vector<at::Tensor> laid_out_as(const Trace& trace, std::vector<at::Tensor> 
       run, change.where);
 }
 
+// On another batch they may not: then the runs before were wrong, and the change is not seen again.
+void warn_of_other_operators(const Op& op, const TraceChange& change) {
+  log::warning_once(
+      "Op '{}' is recorded again: its function does something else than when it was recorded; "
+      "first "
+      "at {}. On this batch it computes the same. Where it may differ on others, runs before were "
+      "wrong: keep what the function reads on the host in a variable.",
+      op.name(), change.where);
+}
+
 }  // namespace
 
 // What a caller asks for, in its order, possibly twice.
@@ -429,8 +439,12 @@ bool ProgramExecutor::is_still_right(const Op& op, const Variant& variant,
   if (change.kind == Kind::kNumbers || (change.kind != Kind::kMemory && !computes_the_same())) {
     fail_after_change(op, variant.watch->next_run(), change);
   }
-  log::debug("Op '{}' computes the same in another way before run {}: {}.", op.name(),
-             variant.watch->next_run(), change.where);
+  if (change.kind == Kind::kOperators) {
+    warn_of_other_operators(op, change);
+  } else {
+    log::debug("Op '{}' computes the same from other memory before run {}: {}.", op.name(),
+               variant.watch->next_run(), change.where);
+  }
   return change.kind == Kind::kContents;
 }
 

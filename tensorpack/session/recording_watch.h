@@ -17,7 +17,8 @@
 // requires gradients no longer. And it is due after Graph::announce_change(), which says that
 // something was changed on purpose: then the op is prepared again if it does something else.
 // Otherwise a change is an error, unless it computes the same numbers, as where a function begins
-// to use a table that it filled in an earlier call.
+// to use a table that it filled in an earlier call. Then other operators are a warning: on another
+// batch they may compute something else.
 #pragma once
 
 #include <cstdint>

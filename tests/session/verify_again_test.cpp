@@ -6,6 +6,7 @@
 
 #include "tensorpack/session/session.h"
 #include "tests/session/models.h"
+#include "tests/support/capture.h"
 #include "tests/support/throws.h"
 
 namespace tensorpack {
@@ -332,6 +333,24 @@ TEST_F(VerifyAgainTest, AFunctionMayBeginToUseATableThatItFilledBefore) {
     }
   }
   EXPECT_EQ(filled, 3);
+}
+
+// The first batches may not show what the change is about.
+TEST_F(VerifyAgainTest, OtherOperatorsThatComputeTheSameOnThisBatchAreToldOnce) {
+  bool takes_positive = false;
+  define([&](const at::Tensor& x) -> NamedTensors {
+    VariableScope scope("rectified");
+    return {{"y", takes_positive ? x.relu() : x.abs()}};
+  });
+  for (int i = 0; i < 4; ++i) run();
+  takes_positive = true;
+  std::string log = stdout_of([&] {
+    for (int i = 0; i < 6; ++i) run();
+  });
+  EXPECT_THAT(log, HasSubstr("WRN Op 'step' is recorded again: its function does something else "
+                             "than when it was recorded; first at node 0, aten::abs in scope "
+                             "'rectified': the function now calls aten::relu instead"));
+  EXPECT_DOUBLE_EQ(run(at::full({2, 3}, -1)).sum().item<double>(), 0) << "from then on";
 }
 
 TEST_F(VerifyAgainTest, NumbersWithoutEffectMayChange) {
