@@ -28,8 +28,9 @@ struct PredictConfig {
   TowerFunc tower_func = {};
   /// Where the variables come from; they keep their first values, with a warning, when empty.
   Owned<SessionInit> session_init = {};
-  /// Whether weights that the outputs need, and session_init has no value for, may keep their first
-  /// values. Otherwise they are an Error, but for those that RestoreOptions::ignore names.
+  /// Whether weights that the outputs need, and session_init has no value for, or none that fits,
+  /// may keep their first values. Otherwise they are an Error, but for those that
+  /// RestoreOptions::ignore names.
   bool allow_missing = false;
   /// The inputs a call gives; all when empty.
   std::vector<std::string> input_names = {};

@@ -209,7 +209,7 @@ void divide_counters(const Graph& graph, NamedTensors& values) {
   }
 }
 
-// Returns the weights without a value.
+// Returns the weights without a value that fits.
 std::vector<std::string> restore(Graph& graph, const NamedTensors& given,
                                  const std::set<std::string>& training_only,
                                  const RestoreOptions& options) {
@@ -221,6 +221,7 @@ std::vector<std::string> restore(Graph& graph, const NamedTensors& given,
   const Unmatched missing = missing_values(graph, values, options);
   if (options.strict) check_complete(missing, unused);
   check_same_model(graph, missing, unused, options);
+  std::vector<std::string> without_value;
   const auto lock = graph.lock_variables();
   for (const Variable& variable : graph.variables().all()) {
     const auto found = values.find(variable.name);
@@ -228,10 +229,15 @@ std::vector<std::string> restore(Graph& graph, const NamedTensors& given,
       continue;
     }
     const at::Tensor value = fit(variable, found->second, options.relaxed);
-    if (value.defined()) variable.assign(value);
+    if (value.defined()) {
+      variable.assign(value);
+    } else if (variable.role != VariableRole::kGlobal) {
+      without_value.push_back(variable.name);
+    }
   }
   tell(missing, unused);
-  return missing.weights;
+  without_value.insert(without_value.end(), missing.weights.begin(), missing.weights.end());
+  return without_value;
 }
 
 }  // namespace

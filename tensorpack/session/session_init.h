@@ -34,14 +34,16 @@ class SessionInit {
   virtual std::optional<StateTexts> callback_states() const { return std::nullopt; }
   /// When a training is resumed: which program saved it.
   virtual std::optional<SavedProgram> saved_program() const { return std::nullopt; }
-  /// The weights of the graph that it was to set and has no value for. From init() on.
+  /// The weights of the graph that it was to set and has no value for, or none that fits. From
+  /// init() on.
   virtual std::vector<std::string> missing() const { return {}; }
 };
 
 /// How to treat values that do not fit their variable.
 struct RestoreOptions {
   /// Reshape when the number of elements agrees, cast between floating types and to wider integers,
-  /// and skip what still does not fit, each with a warning. Otherwise a misfit is an Error.
+  /// and skip what still does not fit, each with a warning. Otherwise a misfit is an Error. To a
+  /// predictor, what is skipped is missing: see PredictConfig::allow_missing.
   bool relaxed = false;
   /// Names of variables that are left as they are; `w:0` means `w`, here and in dictionaries.
   std::vector<std::string> ignore = {};
@@ -58,7 +60,7 @@ struct RestoreOptions {
 
 /// Sets the variables that a checkpoint has. Names that only the graph or only the checkpoint has
 /// are listed in the log, as warnings unless only training needs them. Returns the weights that it
-/// has no value for.
+/// has no value for, or none that fits.
 std::vector<std::string> restore_checkpoint(Graph& graph, const Checkpoint& checkpoint,
                                             const RestoreOptions& options = {});
 

@@ -246,6 +246,19 @@ TEST(OfflinePredictorTest, AWeightMayBeMissingIfThatIsAskedFor) {
   EXPECT_EQ(OfflinePredictor(std::move(ignoring))(at::ones({1}))[0].item<float>(), 3);
 }
 
+TEST(OfflinePredictorTest, AWeightThatDoesNotFitIsMissing) {
+  const auto config = [](bool allow_missing) {
+    PredictConfig config = without_head({"y"});
+    config.session_init = DictRestore({{"backbone", at::full({}, 3.0F)}, {"head", at::zeros({7})}},
+                                      {.relaxed = true});
+    config.allow_missing = allow_missing;
+    return config;
+  };
+  EXPECT_THAT([&] { OfflinePredictor(config(false)); },
+              ThrowsMessage<Error>(HasSubstr("that the outputs (y) need: head.")));
+  EXPECT_EQ(OfflinePredictor(config(true))(at::ones({1}))[0].item<float>(), 3);
+}
+
 TEST(OfflinePredictorTest, SeveralFilesTogetherMayHaveAllWeights) {
   PredictConfig config = without_head({"y"});
   config.session_init = ChainInit({DictRestore({{"backbone", at::full({}, 3.0F)}}),
