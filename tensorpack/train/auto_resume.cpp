@@ -5,6 +5,7 @@
 #include "tensorpack/checkpoint/generator_state.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/seed.h"
 #include "tensorpack/utils/string.h"
 
 namespace tensorpack {
@@ -41,6 +42,18 @@ void check_generators(const Graph& graph, const Checkpoint& checkpoint, bool str
   log::warning("The checkpoint has no state of {}: random numbers start anew.", join(missing));
 }
 
+// Before format 3 a checkpoint had no seed of the data.
+void warn_of_unknown_seed(const std::string& path, const Checkpoint& checkpoint) {
+  const bool is_known = checkpoint.format >= 3 || user_seed().has_value();
+  if (is_known || !checkpoint.extra.contains(kStepsDoneInEpoch)) return;
+  log::warning(
+      "'{}', of format {}, does not say which seed its data followed from, and none is set: if the "
+      "data is shuffled, what is left of the epoch repeats some samples and leaves others out. "
+      "Call "
+      "set_global_seed() with the seed of that run, which its log has.",
+      path, checkpoint.format);
+}
+
 }  // namespace
 
 AutoResumeTrainConfig::AutoResumeTrainConfig(TrainConfig config, AutoResumeOptions options)
@@ -73,6 +86,7 @@ AutoResumeTrainConfig::AutoResumeTrainConfig(TrainConfig config, AutoResumeOptio
 void ResumeInit::init(Graph& graph) {
   restore_checkpoint(graph, checkpoint_, {.strict = options_.strict, .training_state = true});
   check_generators(graph, checkpoint_, options_.strict);
+  warn_of_unknown_seed(path_, checkpoint_);
   restore_generators(graph, checkpoint_.extra);
   checkpoint_.variables.clear();  // not needed any more, and as large as the model
 }

@@ -8,6 +8,7 @@
 #include <regex>
 
 #include "tensorpack/checkpoint/checkpoint.h"
+#include "tensorpack/checkpoint/safetensors.h"
 #include "tensorpack/utils/fs.h"
 #include "tests/support/child_process.h"
 #include "tests/support/repeatable_stats.h"
@@ -132,6 +133,26 @@ TEST(SeedProcessTest, AProgramWithoutASeedIsTheSameWhenItIsResumed) {
   EXPECT_THAT(resumed, testing::AllOf(HasSubstr("Resuming from"),
                                       testing::Not(HasSubstr("The program has changed"))));
   EXPECT_THAT(take_samples(kNever, "early"), HasSubstr("\n  seed was drawn, is 7"));
+}
+
+// As it was written before there were seeds in checkpoints.
+TEST(SeedProcessTest, ACheckpointWithoutASeedIsAWarningInMidEpochUnlessOneIsSet) {
+  const TempDir dir;
+  const auto take_samples = [&](int stop, const char* seed) {
+    return run_child({"samples", dir.path(), "9", std::to_string(stop), seed}).output;
+  };
+  take_samples(4, "none");
+  const fs::path file = dir / "model-3.safetensors";
+  SafetensorsFile old = read_safetensors(file);
+  old.metadata.at("tensorpack_checkpoint") = "1";
+  for (const char* key : {"extra/seed", "fingerprint", "xxh64_metadata", "xxh64_tensors"}) {
+    EXPECT_EQ(old.metadata.erase(key), 1) << key;
+  }
+  write_safetensors(file, old.tensors, old.metadata);
+  const char* warning = "does not say which seed its data followed from, and none is set";
+  EXPECT_THAT(take_samples(4, "early"),
+              testing::AllOf(HasSubstr("Resuming from"), testing::Not(HasSubstr(warning))));
+  EXPECT_THAT(take_samples(4, "none"), HasSubstr(warning));
 }
 
 }  // namespace
