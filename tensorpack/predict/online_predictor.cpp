@@ -128,12 +128,10 @@ OnlinePredictor::OnlinePredictor(Graph& graph, TowerHandle tower, PredictorOptio
     if (!contains(options_.input_names, spec.name)) left_out_.push_back(spec);
   }
   if (left_out_.empty()) return;
-  const detail::Needs needs(graph, op);
-  if (!needs.are_known()) return;
-  check_left_out(needs, left_out_, options_);
-  for (const TensorSpec& spec : left_out_) {
-    computed_from_left_out_[spec.name] = computed_from(needs, op, spec.name);
-  }
+  auto needs = std::make_shared<const detail::Needs>(graph, op);
+  if (!needs->are_known()) return;
+  check_left_out(*needs, left_out_, options_);
+  if (std::any_of(left_out_.begin(), left_out_.end(), is_open)) needs_ = std::move(needs);
 }
 
 std::vector<at::Tensor> OnlinePredictor::operator()(const std::vector<at::Tensor>& inputs) const {
@@ -164,9 +162,10 @@ std::string OnlinePredictor::place_of_left_out(const Feeds& feeds) const {
     if (!is_open(spec)) continue;
     std::string text = fmt::format("the input '{}', which is left out and is zeros of [{}] here",
                                    spec.name, fmt::join(feeds.at(spec.name).sizes(), ", "));
-    const auto needing = computed_from_left_out_.find(spec.name);
-    if (needing != computed_from_left_out_.end() && !needing->second.empty()) {
-      text += fmt::format(" ('{}' is computed from it)", fmt::join(needing->second, "', '"));
+    std::vector<std::string> needing;
+    if (needs_) needing = computed_from(*needs_, tower_.op(), spec.name);
+    if (!needing.empty()) {
+      text += fmt::format(" ('{}' is computed from it)", fmt::join(needing, "', '"));
     }
     texts.push_back(std::move(text));
   }

@@ -4,7 +4,7 @@
 
 #include <concepts>
 #include <functional>
-#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +13,10 @@
 #include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
+
+namespace detail {
+class Needs;
+}
 
 struct PredictorOptions {
   /// The inputs a call gives, in this order; all inputs of the tower when empty.
@@ -52,7 +56,7 @@ class OnlinePredictor {
   TowerHandle tower_;
   PredictorOptions options_;
   std::vector<TensorSpec> left_out_;
-  std::map<std::string, std::vector<std::string>> computed_from_left_out_;
+  std::shared_ptr<const detail::Needs> needs_;  // for messages; null if nothing is known
   std::function<Session&()> session_;
 };
 
