@@ -37,7 +37,8 @@ struct BatchNormOptions {
   /// is a multiple of it, or no larger; the moving statistics follow the first part. None.
   std::optional<int64_t> virtual_batch_size = {};
   /// Makes the statistics of training those of all towers: it is given E[x] and E[x^2], float32 of
-  /// shape [2, C], and the variance is E[x^2] - E[x]^2 of what it returns. Not together with
+  /// shape [2, C], and the variance is E[x^2] - E[x]^2 of what it returns, also for the moving
+  /// statistics: without Bessel's correction, which those of one tower have. Not together with
   /// virtual_batch_size. None: every tower has its own.
   std::optional<CrossTowerAverage> sync_statistics = {};
 

@@ -27,7 +27,7 @@ Regularizer l2_regularizer(double scale);
                                          const std::string& name = "regularize_cost");
 
 /// The sum of what layers with a `.kernel_regularizer` added in this call; a zero if none did. A
-/// kernel that several layers share is regularized once, as the first of them says.
+/// kernel that several layers share is regularized once, by the first of their regularizers.
 [[nodiscard]] at::Tensor regularize_cost_from_collection(
     const std::string& name = "regularize_cost");
 
