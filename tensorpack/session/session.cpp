@@ -311,7 +311,8 @@ void Session::bind_inputs(Part& part, Run& run) {
       part.positions.push_back(i);
     }
     for (size_t k = 0; k < part.inputs.size(); ++k) {
-      if (op.inputs()[k].name == name) run.values[i] = part.inputs[k];
+      if (op.inputs()[k].name != name) continue;
+      run.values[i] = part.inputs[k].detach().clone();  // the data may use its buffer again
     }
   }
 }

@@ -53,10 +53,14 @@ TEST_P(SessionTest, FetchedValuesOutliveLaterRuns) {
   Graph graph;
   const Op op = define_regression(graph);
   Session session(graph, options());
-  const at::Tensor first = session.run(op, {"gradient"}, {{"x", batch_of(2)}})[0];
+  const at::Tensor buffer = batch_of(2);
+  const Tensors values = session.run(op, {"gradient", "x"}, {{"x", buffer}});
+  const at::Tensor& first = values[0];
   const at::Tensor copy = first.clone();
-  session.run(op, {"gradient"}, {{"x", batch_of(2, 5)}});
+  buffer.fill_(5);
+  session.run(op, {"gradient"}, {{"x", buffer}});
   EXPECT_TRUE(at::equal(first, copy));
+  EXPECT_TRUE(at::equal(values[1], batch_of(2)));
   EXPECT_FALSE(first.is_inference());
   EXPECT_TRUE((first.set_requires_grad(true) * 2).requires_grad());
 }
