@@ -33,7 +33,7 @@ Tensor example_network(const Tensor& image) {
   return FullyConnected("fc1", Dropout("dropout", l, {.rate = 0.3}), {.units = 10});
 }
 
-ModelDesc model(const std::string& name) {
+Model model(const std::string& name) {
   const bool is_resnet = name == "resnet18";
   return {
       .inputs = {{"image", {-1, 28, 28}}, {"label", {-1}, torch::kLong}},

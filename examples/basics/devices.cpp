@@ -17,7 +17,7 @@ Tensor cost(const Tensor& x, const Tensor& y) {
 
 DataPoint with_label(const DataPoint& p) { return {p[0], 2 * p[0] + 1}; }
 
-ModelDesc model() {
+Model model() {
   return {.inputs = {{"x", {-1}}, {"y", {-1}}}, .build_graph = cost, .optimizer = SGD({.lr = 0.1})};
 }
 

@@ -26,7 +26,7 @@ struct Flags {
   bool resume = false;
 };
 
-ModelDesc fashion_model(double lr) {
+Model fashion_model(double lr) {
   return {
       .inputs = {{"image", {-1, 28, 28}}, {"label", {-1}, torch::kLong}},
       .build_graph =

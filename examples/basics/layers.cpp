@@ -26,7 +26,7 @@ Tensor cost(const Tensor& left, const Tensor& right, const Tensor& is_same) {
   return named("cost", torch::binary_cross_entropy_with_logits(logits, is_same) + penalty);
 }
 
-ModelDesc model() {
+Model model() {
   return {
       .inputs = {{"left", {-1, 8, 8}}, {"right", {-1, 8, 8}}, {"is_same", {-1}}},
       .build_graph = cost,

@@ -4,7 +4,7 @@
 
 using namespace tensorpack;
 
-ModelDesc fashion_model() {
+Model fashion_model() {
   return {
       .inputs = {{"image", {-1, 28, 28}}, {"label", {-1}, torch::kLong}},
       .build_graph =

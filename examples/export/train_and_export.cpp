@@ -10,7 +10,7 @@ using namespace tensorpack;  // NOLINT: an example
 
 namespace {
 
-ModelDesc circle_model() {
+Model circle_model() {
   return {
       .inputs = {{"point", {-1, 2}}, {"is_inside", {-1}}},
       .build_graph =

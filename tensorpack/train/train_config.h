@@ -4,14 +4,14 @@
 
 #include "tensorpack/dataflow/dataflow.h"
 #include "tensorpack/input_source/input_source.h"
-#include "tensorpack/train/model_desc.h"
+#include "tensorpack/train/model.h"
 #include "tensorpack/train/single_cost_trainer.h"
 
 namespace tensorpack {
 
 /// All that launch_train_with_config() needs, consumed by it.
 struct TrainConfig {
-  ModelDesc model = {};
+  Model model = {};
   /// The data: a dataflow, which is read ahead by a QueueInput, or an input source; not both.
   Owned<DataFlow> dataflow = {};
   Owned<InputSource> data = {};

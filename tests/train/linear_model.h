@@ -10,7 +10,7 @@
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/optim/sgd.h"
-#include "tensorpack/train/model_desc.h"
+#include "tensorpack/train/model.h"
 
 namespace tensorpack {
 
@@ -23,7 +23,7 @@ inline at::Tensor linear_cost(const at::Tensor& x, const at::Tensor& y) {
   return named("cost", (prediction - y).square().mean());
 }
 
-inline ModelDesc linear_model() {
+inline Model linear_model() {
   return {.inputs = linear_inputs(), .build_graph = linear_cost, .optimizer = SGD({.lr = 0.1})};
 }
 

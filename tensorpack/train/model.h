@@ -11,7 +11,7 @@
 namespace tensorpack {
 
 /// A model: what goes in, how the cost is computed, and how it is minimised.
-struct ModelDesc {
+struct Model {
   std::vector<TensorSpec> inputs = {};
   /// One parameter per input; returns the scalar cost, regularisation included.
   TowerFunc build_graph = {};
