@@ -172,6 +172,7 @@ void Trainer::train_with_defaults(TrainOptions options) {
 void Trainer::setup_callbacks(OwnedList<Callback> callbacks, OwnedList<MonitorBase> monitors) {
   TP_CHECK(!called_.contains("setup_callbacks"), "Trainer",
            "setup_callbacks() was called twice. A trainer trains once: make another one.");
+  setup();
   log_variables(*graph_);
   register_callback(MaintainStepCounter());
   for (std::unique_ptr<Callback>& callback : callbacks.release()) {

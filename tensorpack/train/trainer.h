@@ -74,8 +74,8 @@ class Trainer : public TrainerBase {
   /// The same with default callbacks and monitors where none are given.
   void train_with_defaults(TrainOptions options);
 
-  /// Adds the step counter, `callbacks` and `monitors` to the list, in this order, and calls
-  /// setup_graph() on all.
+  /// Calls setup(), adds the step counter, `callbacks` and `monitors` to the list, in this order,
+  /// and calls setup_graph() on all.
   void setup_callbacks(OwnedList<Callback> callbacks, OwnedList<MonitorBase> monitors);
   /// Creates the session and the hooks, restores variables and the states of callbacks, makes the
   /// graph final. Of several processes the chief restores, and the others get what it has.
@@ -91,6 +91,12 @@ class Trainer : public TrainerBase {
   std::map<std::string, std::string> callback_states() const override;
 
  protected:
+  /// Called once, at the start of setup_callbacks(): override it to define what a step is, where
+  /// that needs the object of the derived class and not only its constructor.
+  virtual void setup() { _setup(); }
+  /// The older name of setup().
+  virtual void _setup() {}
+
   /// Has several processes train together, each with a trainer of its own; before anything else.
   void set_processes(std::shared_ptr<ProcessGroup> processes);
 
