@@ -27,11 +27,6 @@ TowerContext::TowerContext(Graph& graph, TowerOptions options)
   TP_CHECK(options_.index >= 0 && options_.index < options_.total, "TowerContext",
            "tower index {} is not below the number of towers, {}. Pass .index in [0, .total).",
            options_.index, options_.total);
-  TP_CHECK(
-      VariableScope::current_path().empty(), "TowerContext",
-      "a tower is opened inside the variable scope '{}'. Open it outside every scope: names of "
-      "variables must not depend on who calls the model.",
-      VariableScope::current_path());
   current_context() = this;
 }
 

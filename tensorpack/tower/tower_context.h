@@ -2,6 +2,7 @@
 // In which mode, on which device and with whose variables a tower function is being called.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,7 +30,7 @@ struct TowerOptions {
 };
 
 /// Opened around every call of a tower function, on the calling thread; ended by its destructor.
-/// Contexts do not nest.
+/// Contexts do not nest. In an open VariableScope, all names of the tower begin with that scope.
 class [[nodiscard]] TowerContext {
  public:
   explicit TowerContext(Graph& graph, TowerOptions options = {});
@@ -56,6 +57,9 @@ class [[nodiscard]] TowerContext {
   /// What the tower function returned; empty before.
   const std::vector<at::Tensor>& outputs() const { return outputs_; }
   void set_outputs(std::vector<at::Tensor> outputs) { outputs_ = std::move(outputs); }
+  /// What every ModelDesc has set as its cost in this call.
+  std::map<const void*, at::Tensor>& model_costs() { return model_costs_; }
+  const std::map<const void*, at::Tensor>& model_costs() const { return model_costs_; }
   /// The trainable variables of this tower whose names contain a match of the regular expression;
   /// throws an Error when there is none.
   std::vector<Variable*> trainable(const std::string& regex = "") { return call_.trainable(regex); }
@@ -64,6 +68,7 @@ class [[nodiscard]] TowerContext {
   TowerOptions options_;
   CallScope call_;
   std::vector<at::Tensor> outputs_;
+  std::map<const void*, at::Tensor> model_costs_;
 };
 
 /// As TowerContext::current(), but throws an Error when no tower is being called.

@@ -235,12 +235,24 @@ void TowerTrainer::setup_tower(std::vector<TensorSpec> inputs, Owned<InputSource
   TP_CHECK(static_cast<bool>(input), "setup_tower", "there is no input source. Pass one.");
   check_signature(inputs);
   tower.check_arity(inputs);
-  tower_func_ = std::move(tower);
+  enclosing_scope_ = VariableScope::current_path();
+  enclosing_reuse_ = VariableScope::current_reuse();
+  tower_func_ = in_enclosing_scope(std::move(tower));
   inputs_ = std::move(inputs);
   input_ = std::unique_ptr<InputSource>(std::move(input));
   feeder_ = [source = input_] { return source->next(); };
   register_callback(InputSourceCallback(*input_, feeder_, inputs_));
   if (parallel_.is_parallel()) register_callback(SyncVariables(parallel_));
+}
+
+// Functions of ops are called with no scope open, whatever is open where they are defined.
+TowerFunc TowerTrainer::in_enclosing_scope(TowerFunc tower) const {
+  if (enclosing_scope_.empty()) return tower;
+  return [path = enclosing_scope_, reuse = enclosing_reuse_,
+          tower = std::move(tower)](const std::vector<at::Tensor>& inputs) {
+    const VariableScope scope(path, reuse);
+    return tower(inputs);
+  };
 }
 
 Op TowerTrainer::define(const std::string& name, TowerBody body) {
@@ -295,6 +307,9 @@ TowerHandle TowerTrainer::build_prediction_tower(PredictionTowerOptions options)
              options.name);
     options.tower_func = tower_func_;
     options.inputs = inputs_;
+  } else {
+    options.tower_func->check_arity(options.inputs);
+    options.tower_func = in_enclosing_scope(std::move(*options.tower_func));
   }
   std::string name = options.name;
   for (int suffix = 1; towers_.contains(name); ++suffix) {

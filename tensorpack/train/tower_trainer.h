@@ -55,7 +55,8 @@ class TowerTrainer : public Trainer {
                                 std::optional<c10::Device> device = {});
 
  protected:
-  /// What the model is and where its inputs come from; once.
+  /// What the model is and where its inputs come from; once. The VariableScope that is open now is
+  /// open in every tower of this training, those for prediction included: all names begin with it.
   void setup_tower(std::vector<TensorSpec> inputs, Owned<InputSource> input, TowerFunc tower);
 
   /// An op that runs the training tower on a batch of its own and then `body`, which is given the
@@ -68,10 +69,13 @@ class TowerTrainer : public Trainer {
   std::vector<FingerprintPart> data_fingerprint() const override;
 
  private:
+  TowerFunc in_enclosing_scope(TowerFunc tower) const;
   TowerHandle define_tower_op(const std::string& name, const TowerBody& body, int index);
 
   DataParallel parallel_;
   TowerFunc tower_func_;
+  std::string enclosing_scope_;  // of every tower
+  Reuse enclosing_reuse_ = Reuse::kNone;
   std::vector<TensorSpec> inputs_;
   std::shared_ptr<InputSource> input_;  // shared with the ops
   InputFeeder feeder_;                  // of all ops

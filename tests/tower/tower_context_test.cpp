@@ -49,14 +49,25 @@ TEST(TowerContextTest, AnotherThreadHasItsOwn) {
   std::thread([] { EXPECT_EQ(TowerContext::current(), nullptr); }).join();
 }
 
-TEST(TowerContextTest, WrongIndicesAndOpenScopesThrow) {
+TEST(TowerContextTest, WrongIndicesThrow) {
   Graph graph;
   EXPECT_ERROR(TowerContext(graph, {.index = 2, .total = 2}),
                "tower index 2 is not below the number of towers, 2");
-  VariableScope scope("a");
-  EXPECT_ERROR(TowerContext(graph), "a tower is opened inside the variable scope 'a'");
   EXPECT_EQ(TowerContext::current(), nullptr);
   EXPECT_EQ(CallScope::current(), nullptr);
+}
+
+TEST(TowerContextTest, NamesBeginWithTheScopeThatIsOpen) {
+  Graph graph;
+  const VariableScope scope("a");
+  {
+    TowerContext tower(graph);
+    named("x", get_variable("W", {2}));
+    EXPECT_TRUE(tower.call().named_tensors().contains("a/x"));
+  }
+  TowerContext replica(graph, {.index = 1, .total = 2, .variable_prefix = "tower1/"});
+  get_variable("W", {2});
+  EXPECT_THAT(graph.variables().names(), testing::ElementsAre("global_step", "a/W", "tower1/a/W"));
 }
 
 TEST(TowerContextTest, ATowerThatSharesVariablesAddsNoTrainableOnes) {

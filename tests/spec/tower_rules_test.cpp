@@ -161,12 +161,6 @@ void name_by_tower() {
                       SGD({.lr = 0.1}));
 }
 
-void open_a_tower_in_a_scope() {
-  Graph graph;
-  const VariableScope scope("x");
-  const TowerContext tower(graph);
-}
-
 void use_a_name_twice() {
   train(with([](const at::Tensor&) {
     const VariableScope scope("fc");
@@ -245,7 +239,6 @@ TEST(TowerRulesTest, WhoBreaksARuleIsToldWhatTheTutorialSays) {
       {"Variables are trained by optimizers", train_beside_the_graph},
       {"A variable is trained by one optimizer", train_a_variable_twice},
       {"Names follow from scopes", name_by_tower},
-      {"A tower is opened outside", open_a_tower_in_a_scope},
       {"A name is used once", use_a_name_twice},
       {"A variable is asked for with the shape", change_a_shape},
       {"No scope or variable is called", use_the_reserved_word},
