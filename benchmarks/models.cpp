@@ -87,14 +87,14 @@ double accuracy_of(Network network, Precision precision) {
   SimpleTrainer trainer;
   launch_train_with_config(
       {
-          .model = {.inputs = {{"image", {-1, 28, 28}}, {"label", {-1}, torch::kLong}},
-                    .build_graph =
-                        [network](const Tensor& image, const Tensor& label) {
-                          const Tensor logits = network(image.unsqueeze(1)).to(torch::kFloat);
-                          named("incorrect_vector", prediction_incorrect(logits, label));
-                          return torch::cross_entropy_loss(logits, label);
-                        },
-                    .optimizer = Adam({.lr = 1e-3})},
+          .model = Model{.inputs = {{"image", {-1, 28, 28}}, {"label", {-1}, torch::kLong}},
+                         .build_graph =
+                             [network](const Tensor& image, const Tensor& label) {
+                               const Tensor logits = network(image.unsqueeze(1)).to(torch::kFloat);
+                               named("incorrect_vector", prediction_incorrect(logits, label));
+                               return torch::cross_entropy_loss(logits, label);
+                             },
+                         .optimizer = Adam({.lr = 1e-3})},
           .dataflow = FashionMnist("train") | batch(128),
           .callbacks = {InferenceRunner(FashionMnist("test") | batch(500),
                                         {ClassificationError()})},

@@ -174,6 +174,8 @@
 #include "tensorpack/tower/tower_variable.h"
 #include "tensorpack/train/auto_resume.h"
 #include "tensorpack/train/distributed_trainer.h"
+#include "tensorpack/train/model.h"
+#include "tensorpack/train/model_desc.h"
 #include "tensorpack/train/multi_gpu_trainers.h"
 #include "tensorpack/train/run_main.h"
 #include "tensorpack/train/single_cost_trainer.h"

@@ -138,9 +138,9 @@ void training() {
   PrintStages stages(*train);
   launch_train_with_config(
       {
-          .model = {.inputs = {{"x", {-1, 8, 8}}, {"y", {-1}, torch::kLong}},
-                    .build_graph = cost,
-                    .optimizer = SGD({.lr = 1e-12})},
+          .model = Model{.inputs = {{"x", {-1, 8, 8}}, {"y", {-1}, torch::kLong}},
+                         .build_graph = cost,
+                         .optimizer = SGD({.lr = 1e-12})},
           .data = QueueInput(std::move(train), {.capacity = 20}),
           .callbacks = {std::move(stages)},
           .steps_per_epoch = 20,

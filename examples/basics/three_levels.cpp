@@ -26,7 +26,7 @@ DataFlowPtr data() { return FakeData({{.low = -1}}, {.size = 512}) | map(with_la
 void high() {
   launch_train_with_config(
       {
-          .model = {.inputs = inputs(), .build_graph = cost, .optimizer = SGD({.lr = 0.1})},
+          .model = Model{.inputs = inputs(), .build_graph = cost, .optimizer = SGD({.lr = 0.1})},
           .dataflow = data(),
           .max_epoch = 10,
       },

@@ -90,9 +90,9 @@ void train(int64_t epochs, int64_t steps, const std::string& logdir) {
   set_logger_dir(logdir, LogDirAction::kBackup);
   launch_train_with_config(
       {
-          .model = {.inputs = {{"image", {-1, 28, 28}}, {"label", {-1}, torch::kLong}},
-                    .build_graph = classifier,
-                    .optimizer = SGD({.lr = 0.01, .momentum = 0.9})},
+          .model = Model{.inputs = {{"image", {-1, 28, 28}}, {"label", {-1}, torch::kLong}},
+                         .build_graph = classifier,
+                         .optimizer = SGD({.lr = 0.01, .momentum = 0.9})},
           .dataflow = FashionMnist("train") | shuffle(10'000) | batch(64),
           .callbacks = callbacks(epochs),
           .monitors = monitors(),

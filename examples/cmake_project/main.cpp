@@ -14,7 +14,8 @@ int main() {
     SimpleTrainer trainer;
     launch_train_with_config(
         {
-            .model = {.inputs = {{"x", {-1, 1}}, {"y", {-1, 1}}},
+            .model =
+                Model{.inputs = {{"x", {-1, 1}}, {"y", {-1, 1}}},
                       .build_graph =
                           [](Tensor x, Tensor y) {
                             return (FullyConnected("line", x, {.units = 1}) - y).square().mean();

@@ -58,6 +58,12 @@ Devices Devices::cpu(int towers) {
   return std::vector<c10::Device>(static_cast<size_t>(towers), c10::Device(c10::kCPU));
 }
 
+Devices Devices::visible() {
+  std::vector<c10::Device> devices;
+  for (int i = 0; i < count_devices(c10::kCUDA); ++i) devices.push_back(gpu(i));
+  return devices.empty() ? cpu(1) : Devices(std::move(devices));
+}
+
 void check(const DataParallel& parallel) {
   for (const c10::Device& device : parallel.devices.list()) check_device(device);
   for (const c10::Device& device : parallel.variable_devices) check_device(device);

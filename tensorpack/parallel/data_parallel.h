@@ -32,6 +32,8 @@ class Devices {
   Devices(std::vector<c10::Device> devices) : devices_(std::move(devices)) {}  // NOLINT: implicit
   /// So many towers on the CPU.
   static Devices cpu(int towers);
+  /// All GPUs that can be seen, or one tower on the CPU where there are none.
+  static Devices visible();
 
   const std::vector<c10::Device>& list() const { return devices_; }
   /// How many towers there are; at least one.

@@ -46,6 +46,11 @@ DataParallel distributed(DistributedOptions options = {});
 class DistributedTrainer final : public SingleCostTrainer {
  public:
   explicit DistributedTrainer(DistributedOptions options = {});
+  template <IsTrainConfig Config>
+  explicit DistributedTrainer(Config&& config, DistributedOptions options = {})
+      : DistributedTrainer(std::move(options)) {
+    take_config(config);
+  }
 };
 
 /// The name that those who come from Tensorpack know.

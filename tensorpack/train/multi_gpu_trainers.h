@@ -5,6 +5,8 @@
 //   SyncMultiGPUTrainerReplicated trainer({0, 1});      // GPUs 0 and 1
 //   SyncMultiGPUTrainerReplicated trainer(Devices::cpu(2));
 //
+// Made of a TrainConfig, they take all visible GPUs unless devices are named.
+//
 // Each tower takes its own batch: the total batch is (batch of the input) x (towers). Adjust
 // steps_per_epoch and the learning rate accordingly.
 #pragma once
@@ -28,6 +30,12 @@ struct ReplicatedOptions {
 class SyncMultiGPUTrainerReplicated final : public SingleCostTrainer {
  public:
   explicit SyncMultiGPUTrainerReplicated(Devices devices, ReplicatedOptions options = {});
+  template <IsTrainConfig Config>
+  explicit SyncMultiGPUTrainerReplicated(Config&& config, Devices devices = Devices::visible(),
+                                         ReplicatedOptions options = {})
+      : SyncMultiGPUTrainerReplicated(std::move(devices), options) {
+    take_config(config);
+  }
 };
 
 /// Where the variables of a parameter server are.
@@ -46,12 +54,24 @@ struct ParameterServerOptions {
 class SyncMultiGPUTrainerParameterServer final : public SingleCostTrainer {
  public:
   explicit SyncMultiGPUTrainerParameterServer(Devices devices, ParameterServerOptions options = {});
+  template <IsTrainConfig Config>
+  explicit SyncMultiGPUTrainerParameterServer(Config&& config, Devices devices = Devices::visible(),
+                                              ParameterServerOptions options = {})
+      : SyncMultiGPUTrainerParameterServer(std::move(devices), options) {
+    take_config(config);
+  }
 };
 
 /// SyncMultiGPUTrainerParameterServer with the variables on the CPU.
 class SyncMultiGPUTrainer final : public SingleCostTrainer {
  public:
   explicit SyncMultiGPUTrainer(Devices devices, GraphOptions graph = {});
+  template <IsTrainConfig Config>
+  explicit SyncMultiGPUTrainer(Config&& config, Devices devices = Devices::visible(),
+                               GraphOptions graph = {})
+      : SyncMultiGPUTrainer(std::move(devices), graph) {
+    take_config(config);
+  }
 };
 
 struct AsyncOptions {
@@ -65,6 +85,12 @@ struct AsyncOptions {
 class AsyncMultiGPUTrainer final : public SingleCostTrainer {
  public:
   explicit AsyncMultiGPUTrainer(Devices devices, AsyncOptions options = {});
+  template <IsTrainConfig Config>
+  explicit AsyncMultiGPUTrainer(Config&& config, Devices devices = Devices::visible(),
+                                AsyncOptions options = {})
+      : AsyncMultiGPUTrainer(std::move(devices), options) {
+    take_config(config);
+  }
 };
 
 }  // namespace tensorpack

@@ -5,6 +5,7 @@
 
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/input_source/queue_input.h"
+#include "tensorpack/train/train_config.h"
 #include "tensorpack/train/unused_losses.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
@@ -52,6 +53,17 @@ void SingleCostTrainer::setup_graph(std::vector<TensorSpec> inputs, Owned<InputS
   setup_tower(std::move(inputs), std::move(input), std::move(get_cost));
   optimizer_ = std::move(optimizer);
   setup_train_op();
+}
+
+void SingleCostTrainer::take_config(TrainConfig& config) {
+  config_ = std::make_shared<TrainConfig>(detail::consume(config));
+}
+
+void SingleCostTrainer::train() {
+  TP_CHECK(config_ != nullptr, "train",
+           "this trainer was made without a TrainConfig. Make it with one, or call "
+           "setup_graph() and train_with_defaults(), or launch_train_with_config().");
+  launch_train_with_config(*config_, *this);
 }
 
 HyperParams SingleCostTrainer::hyper_params() const {

@@ -2,9 +2,11 @@
 // Trainers that minimise one cost.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -13,7 +15,16 @@
 
 namespace tensorpack {
 
+struct TrainConfig;
+
+/// A TrainConfig, by a name or as a temporary: a trainer that is made of it consumes it.
+template <typename T>
+concept IsTrainConfig = std::derived_from<std::remove_reference_t<T>, TrainConfig>;
+
 /// Builds the graph for you, from a function that returns the cost and an optimizer.
+///
+/// Every single-cost trainer can be made of a TrainConfig and what it takes besides, and then
+/// trains without arguments: SimpleTrainer(std::move(config)).train().
 class SingleCostTrainer : public TowerTrainer {
  public:
   using TowerTrainer::TowerTrainer;
@@ -22,6 +33,18 @@ class SingleCostTrainer : public TowerTrainer {
   /// may be called several times, and in prediction mode, where what it returns is ignored.
   void setup_graph(std::vector<TensorSpec> inputs, Owned<InputSource> input, TowerFunc get_cost,
                    Owned<Optimizer> optimizer);
+  /// The same with a function that returns the optimizer.
+  template <std::invocable F>
+  requires std::convertible_to<std::invoke_result_t<F>, Owned<Optimizer>>
+  void setup_graph(std::vector<TensorSpec> inputs, Owned<InputSource> input, TowerFunc get_cost,
+                   F get_optimizer) {
+    setup_graph(std::move(inputs), std::move(input), std::move(get_cost),
+                Owned<Optimizer>(get_optimizer()));
+  }
+
+  using TowerTrainer::train;
+  /// launch_train_with_config() with the config that the trainer was made of.
+  void train();
 
   /// Those of the optimizer.
   HyperParams hyper_params() const override;
@@ -35,7 +58,11 @@ class SingleCostTrainer : public TowerTrainer {
   /// An op that minimises the cost of every tower.
   Op define_update();
 
+  /// What train() will train with.
+  void take_config(TrainConfig& config);
+
  private:
+  std::shared_ptr<TrainConfig> config_;
   std::shared_ptr<Optimizer> optimizer_;    // shared with the op
   std::shared_ptr<std::string> cost_name_;  // set when the op is defined
 };
@@ -45,6 +72,10 @@ class SimpleTrainer final : public SingleCostTrainer {
  public:
   explicit SimpleTrainer(GraphOptions graph = {}) : SingleCostTrainer(graph) {}
   explicit SimpleTrainer(std::shared_ptr<Graph> graph) : SingleCostTrainer(std::move(graph)) {}
+  template <IsTrainConfig Config>
+  explicit SimpleTrainer(Config&& config, GraphOptions graph = {}) : SingleCostTrainer(graph) {
+    take_config(config);
+  }
 };
 
 /// SimpleTrainer that insists on a QueueInput.
@@ -52,6 +83,10 @@ class QueueInputTrainer final : public SingleCostTrainer {
  public:
   explicit QueueInputTrainer(GraphOptions graph = {}) : SingleCostTrainer(graph) {}
   explicit QueueInputTrainer(std::shared_ptr<Graph> graph) : SingleCostTrainer(std::move(graph)) {}
+  template <IsTrainConfig Config>
+  explicit QueueInputTrainer(Config&& config, GraphOptions graph = {}) : SingleCostTrainer(graph) {
+    take_config(config);
+  }
 
  protected:
   void setup_train_op() override;
@@ -62,6 +97,10 @@ class QueueInputTrainer final : public SingleCostTrainer {
 class NoOpTrainer final : public SingleCostTrainer {
  public:
   using SingleCostTrainer::SingleCostTrainer;
+  template <IsTrainConfig Config>
+  explicit NoOpTrainer(Config&& config, GraphOptions graph = {}) : SingleCostTrainer(graph) {
+    take_config(config);
+  }
   void run_step() override { hooked_sess().run(Op::nothing()); }
 };
 

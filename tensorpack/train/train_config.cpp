@@ -26,7 +26,15 @@ std::vector<c10::Device> devices_of(SingleCostTrainer& trainer) {
 
 }  // namespace
 
-void launch_train_with_config(TrainConfig config, SingleCostTrainer& trainer) {
+TrainConfig detail::consume(TrainConfig& config) {
+  TP_CHECK(config.model.build_graph || config.model.optimizer, "TrainConfig",
+           "there is no model. Set .model; of a config that a training was launched with before, "
+           "which consumed it, make another one.");
+  return std::exchange(config, TrainConfig());
+}
+
+void launch_train_with_config(TrainConfig& named, SingleCostTrainer& trainer) {
+  TrainConfig config = detail::consume(named);
   Owned<InputSource> input = staged(source_of(config), devices_of(trainer));
   if (!config.steps_per_epoch) config.steps_per_epoch = input->size();
   TP_CHECK(config.steps_per_epoch.has_value(), "TrainConfig",
@@ -47,8 +55,16 @@ void launch_train_with_config(TrainConfig config, SingleCostTrainer& trainer) {
   });
 }
 
-void launch_train_with_config(TrainConfig config, SingleCostTrainer&& trainer) {
-  launch_train_with_config(std::move(config), trainer);
+void launch_train_with_config(TrainConfig& config, SingleCostTrainer&& trainer) {
+  launch_train_with_config(config, trainer);
+}
+
+void launch_train_with_config(TrainConfig&& config, SingleCostTrainer& trainer) {
+  launch_train_with_config(config, trainer);
+}
+
+void launch_train_with_config(TrainConfig&& config, SingleCostTrainer&& trainer) {
+  launch_train_with_config(config, trainer);
 }
 
 }  // namespace tensorpack

@@ -4,14 +4,15 @@
 
 #include "tensorpack/dataflow/dataflow.h"
 #include "tensorpack/input_source/input_source.h"
-#include "tensorpack/train/model.h"
+#include "tensorpack/train/model_desc.h"
 #include "tensorpack/train/single_cost_trainer.h"
 
 namespace tensorpack {
 
 /// All that launch_train_with_config() needs, consumed by it.
 struct TrainConfig {
-  Model model = {};
+  /// A Model{.inputs = ...}, or an object of a class derived from ModelDesc.
+  AnyModel model = {};
   /// The data: a dataflow, which is read ahead by a QueueInput, or an input source; not both.
   Owned<DataFlow> dataflow = {};
   Owned<InputSource> data = {};
@@ -30,8 +31,17 @@ struct TrainConfig {
   int64_t starting_step = 0;
 };
 
-/// setup_graph() with the model and the data, then train_with_defaults() with the rest.
-void launch_train_with_config(TrainConfig config, SingleCostTrainer& trainer);
-void launch_train_with_config(TrainConfig config, SingleCostTrainer&& trainer);
+namespace detail {
+/// Moves the config out of its variable. Throws an Error if that was done before, or if it has no
+/// model.
+TrainConfig consume(TrainConfig& config);
+}  // namespace detail
+
+/// setup_graph() with the model and the data, then train_with_defaults() with the rest. A config
+/// that has a name is consumed, too: another use of it throws an Error.
+void launch_train_with_config(TrainConfig& config, SingleCostTrainer& trainer);
+void launch_train_with_config(TrainConfig& config, SingleCostTrainer&& trainer);
+void launch_train_with_config(TrainConfig&& config, SingleCostTrainer& trainer);
+void launch_train_with_config(TrainConfig&& config, SingleCostTrainer&& trainer);
 
 }  // namespace tensorpack

@@ -9,4 +9,7 @@ namespace tensorpack {
 /// machine, or this libtorch, does not have it.
 c10::Device check_device(c10::Device device);
 
+/// How many devices of this kind can be seen: 0 where this libtorch was built without them.
+int count_devices(c10::DeviceType type);
+
 }  // namespace tensorpack

@@ -45,9 +45,9 @@ class CudaCallbacksTest : public CudaTest {
     stdout_of([&] {
       launch_train_with_config(
           {
-              .model = {.inputs = std::move(inputs),
-                        .build_graph = model,
-                        .optimizer = SGD({.lr = 0.01})},
+              .model = Model{.inputs = std::move(inputs),
+                             .build_graph = model,
+                             .optimizer = SGD({.lr = 0.01})},
               .dataflow = FromList(std::move(batches)) | repeat(),
               .callbacks = std::move(callbacks),
               .monitors = OwnedList<MonitorBase>(),

@@ -75,9 +75,9 @@ class CudaTrainTest : public CudaTest {
 
   TrainConfig config(Precision precision, Owned<Optimizer> optimizer = Adam({.lr = 0.01})) {
     return {
-        .model = {.inputs = quadrant_inputs(),
-                  .build_graph = quadrant_cost,
-                  .optimizer = std::move(optimizer)},
+        .model = Model{.inputs = quadrant_inputs(),
+                       .build_graph = quadrant_cost,
+                       .optimizer = std::move(optimizer)},
         .dataflow = FromList(quadrants(8)),
         .callbacks = {ModelSaver({.checkpoint_dir = directory_})},
         .monitors = OwnedList<MonitorBase>(),

@@ -97,9 +97,9 @@ int main() {
   return run_main([] {
     SimpleTrainer trainer;
     launch_train_with_config(
-        {.model = {.inputs = {{"x", {-1, 1}}},
-                   .build_graph = [](Tensor x) { return FullyConnected("fc", x, {.units = 1}).square().mean(); },
-                   .optimizer = SGD({.lr = 0.1})},
+        {.model = Model{.inputs = {{"x", {-1, 1}}},
+                        .build_graph = [](Tensor x) { return FullyConnected("fc", x, {.units = 1}).square().mean(); },
+                        .optimizer = SGD({.lr = 0.1})},
          .dataflow = FromList({{torch::ones({1})}}) | batch(1),
          .steps_per_epoch = 3,
          .max_epoch = 1},
@@ -562,9 +562,9 @@ int main() {{
     set_logger_dir("{}", LogDirAction::kKeep);
     SimpleTrainer trainer;
     TrainConfig config{{
-        .model = {{.inputs = {{{{"x", {{-1, 1}}}}}},
-                  .build_graph = [](Tensor x) {{ return FullyConnected("fc", x, {{.units = 1}}).square().mean(); }},
-                  .optimizer = SGD({{.lr = {}}})}},
+        .model = Model{{.inputs = {{{{"x", {{-1, 1}}}}}},
+                        .build_graph = [](Tensor x) {{ return FullyConnected("fc", x, {{.units = 1}}).square().mean(); }},
+                        .optimizer = SGD({{.lr = {}}})}},
         .dataflow = FromList({{{{torch::ones({{1}})}}}}) | repeat(-1) | batch(1),
         .callbacks = {{ModelSaver(), CallbackFactory({{.before_train = [](Callback& self) {{
                         fmt::print("begins at step {{}}.\n", self.trainer().global_step());

@@ -79,7 +79,8 @@ class SameProgramTest : public testing::Test {
   }
 
   TrainConfig config(const Program& program) const {
-    return {.model = {.inputs = {{"x", {-1, 4}}, {"y", {-1}}},
+    return {.model =
+                Model{.inputs = {{"x", {-1, 4}}, {"y", {-1}}},
                       .build_graph = [program](const at::Tensor& x,
                                                const at::Tensor& y) { return cost(program, x, y); },
                       .optimizer = optimizer(program)},

@@ -139,10 +139,10 @@ void train_twice(const std::filesystem::path& dir) {
 
 void wait_for_data(const std::string& source) {
   launch_train_with_config(
-      {.model = {.inputs = {{"x", {-1}}},
-                 .build_graph =
-                     [](const at::Tensor& x) { return (get_variable("w", {}) * x).sum(); },
-                 .optimizer = Adam()},
+      {.model = Model{.inputs = {{"x", {-1}}},
+                      .build_graph =
+                          [](const at::Tensor& x) { return (get_variable("w", {}) * x).sum(); },
+                      .optimizer = Adam()},
        .data = source_called(source),
        .callbacks = {Reporter(), ModelSaver()},
        .steps_per_epoch = 1'000'000},
@@ -194,9 +194,9 @@ at::Tensor network(const at::Tensor& x, const at::Tensor& y) {
 TrainConfig network_config(OwnedList<Callback> callbacks, int64_t epochs) {
   const int64_t size = 60 * ((detect_launch().size + 3) / 4);  // some batches for each rank
   return {
-      .model = {.inputs = {{"x", {-1, 5}}, {"y", {-1}}},
-                .build_graph = network,
-                .optimizer = Adam({.lr = 0.01})},
+      .model = Model{.inputs = {{"x", {-1, 5}}, {"y", {-1}}},
+                     .build_graph = network,
+                     .optimizer = Adam({.lr = 0.01})},
       .dataflow = FakeData({{.shape = {5}}, {}}, {.size = size}) | shuffle() | shard() | batch(4),
       .callbacks = std::move(callbacks),
       .extra_callbacks = OwnedList<Callback>(),
@@ -249,7 +249,8 @@ void take_samples(int64_t steps, int64_t stop, bool sets_seed) {
   if (sets_seed) set_global_seed(7);
   launch_train_with_config(
       AutoResumeTrainConfig(
-          {.model = {.inputs = {{"x", {-1}, at::kLong}, {"rng", {-1}, at::kLong}, {"rand", {-1}}},
+          {.model =
+               Model{.inputs = {{"x", {-1}, at::kLong}, {"rng", {-1}, at::kLong}, {"rand", {-1}}},
                      .build_graph =
                          [](const at::Tensor& x, const at::Tensor& rng, const at::Tensor& rand) {
                            return (get_variable("w", {}) * (x + rng + rand)).sum();
@@ -269,13 +270,13 @@ void take_samples(int64_t steps, int64_t stop, bool sets_seed) {
 void train_fold(double target, const std::shared_ptr<ProcessGroup>& group = nullptr) {
   DistributedTrainer trainer({.processes = group, .graph = {.seed = 1}});
   launch_train_with_config(
-      {.model = {.inputs = {{"x", {-1}}},
-                 .build_graph =
-                     [target](const at::Tensor& x) {
-                       const at::Tensor w = get_variable("w", {}, init::zeros());
-                       return named("cost", (w * x - target).square().mean());
-                     },
-                 .optimizer = SGD({.lr = 0.1})},
+      {.model = Model{.inputs = {{"x", {-1}}},
+                      .build_graph =
+                          [target](const at::Tensor& x) {
+                            const at::Tensor w = get_variable("w", {}, init::zeros());
+                            return named("cost", (w * x - target).square().mean());
+                          },
+                      .optimizer = SGD({.lr = 0.1})},
        .dataflow = FromList(std::vector<DataPoint>(64, {at::ones({})})) | shard() | batch(4),
        .extra_callbacks = OwnedList<Callback>(),
        .monitors = OwnedList<MonitorBase>(),
