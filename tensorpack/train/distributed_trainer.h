@@ -46,7 +46,7 @@ DataParallel distributed(DistributedOptions options = {});
 class DistributedTrainer final : public SingleCostTrainer {
  public:
   explicit DistributedTrainer(DistributedOptions options = {});
-  template <IsTrainConfig Config>
+  template <detail::IsTrainConfig Config>
   explicit DistributedTrainer(Config&& config, DistributedOptions options = {})
       : DistributedTrainer(std::move(options)) {
     take_config(config);

@@ -16,7 +16,7 @@ using detail::CostOfCall;
 
 namespace {
 
-// Of the call in progress, in which nothing is cleared when the next one begins: it has its own.
+// Costs are kept with the call, and go with it.
 TowerContext& call_in_progress(const char* what) {
   TowerContext* tower = TowerContext::current();
   TP_CHECK(tower != nullptr, "ModelDesc",

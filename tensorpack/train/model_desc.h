@@ -109,8 +109,9 @@ std::shared_ptr<ModelDesc> share_model(T&& desc) {
 
 }  // namespace detail
 
-/// A Model, made of a Model or of an object of a class derived from ModelDesc: a value that is
-/// given away, or a std::unique_ptr or std::shared_ptr to one. Throws an Error for a null pointer.
+/// A Model, from a Model or from an object of a class derived from ModelDesc: a temporary,
+/// std::move(object), or a std::unique_ptr or std::shared_ptr to one. Throws an Error for a null
+/// pointer. inputs() and optimizer() are called at once, build_graph() by trainers.
 struct AnyModel : Model {
   AnyModel() = default;
   AnyModel(Model model) : Model(std::move(model)) {}  // NOLINT: implicit

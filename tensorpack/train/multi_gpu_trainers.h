@@ -5,7 +5,7 @@
 //   SyncMultiGPUTrainerReplicated trainer({0, 1});      // GPUs 0 and 1
 //   SyncMultiGPUTrainerReplicated trainer(Devices::cpu(2));
 //
-// Made of a TrainConfig, they take all visible GPUs unless devices are named.
+// Constructed from a TrainConfig, they take all visible GPUs unless devices are given.
 //
 // Each tower takes its own batch: the total batch is (batch of the input) x (towers). Adjust
 // steps_per_epoch and the learning rate accordingly.
@@ -30,7 +30,7 @@ struct ReplicatedOptions {
 class SyncMultiGPUTrainerReplicated final : public SingleCostTrainer {
  public:
   explicit SyncMultiGPUTrainerReplicated(Devices devices, ReplicatedOptions options = {});
-  template <IsTrainConfig Config>
+  template <detail::IsTrainConfig Config>
   explicit SyncMultiGPUTrainerReplicated(Config&& config, Devices devices = Devices::visible(),
                                          ReplicatedOptions options = {})
       : SyncMultiGPUTrainerReplicated(std::move(devices), options) {
@@ -54,7 +54,7 @@ struct ParameterServerOptions {
 class SyncMultiGPUTrainerParameterServer final : public SingleCostTrainer {
  public:
   explicit SyncMultiGPUTrainerParameterServer(Devices devices, ParameterServerOptions options = {});
-  template <IsTrainConfig Config>
+  template <detail::IsTrainConfig Config>
   explicit SyncMultiGPUTrainerParameterServer(Config&& config, Devices devices = Devices::visible(),
                                               ParameterServerOptions options = {})
       : SyncMultiGPUTrainerParameterServer(std::move(devices), options) {
@@ -66,7 +66,7 @@ class SyncMultiGPUTrainerParameterServer final : public SingleCostTrainer {
 class SyncMultiGPUTrainer final : public SingleCostTrainer {
  public:
   explicit SyncMultiGPUTrainer(Devices devices, GraphOptions graph = {});
-  template <IsTrainConfig Config>
+  template <detail::IsTrainConfig Config>
   explicit SyncMultiGPUTrainer(Config&& config, Devices devices = Devices::visible(),
                                GraphOptions graph = {})
       : SyncMultiGPUTrainer(std::move(devices), graph) {
@@ -85,7 +85,7 @@ struct AsyncOptions {
 class AsyncMultiGPUTrainer final : public SingleCostTrainer {
  public:
   explicit AsyncMultiGPUTrainer(Devices devices, AsyncOptions options = {});
-  template <IsTrainConfig Config>
+  template <detail::IsTrainConfig Config>
   explicit AsyncMultiGPUTrainer(Config&& config, Devices devices = Devices::visible(),
                                 AsyncOptions options = {})
       : AsyncMultiGPUTrainer(std::move(devices), options) {

@@ -61,7 +61,7 @@ void SingleCostTrainer::take_config(TrainConfig& config) {
 
 void SingleCostTrainer::train() {
   TP_CHECK(config_ != nullptr, "train",
-           "this trainer was made without a TrainConfig. Make it with one, or call "
+           "this trainer was constructed without a TrainConfig. Pass it one, or call "
            "setup_graph() and train_with_defaults(), or launch_train_with_config().");
   launch_train_with_config(*config_, *this);
 }

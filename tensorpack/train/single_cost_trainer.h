@@ -17,14 +17,16 @@ namespace tensorpack {
 
 struct TrainConfig;
 
-/// A TrainConfig, by a name or as a temporary: a trainer that is made of it consumes it.
+namespace detail {
+// A TrainConfig, named or temporary. Not deduced from braces, which are options of a graph.
 template <typename T>
 concept IsTrainConfig = std::derived_from<std::remove_reference_t<T>, TrainConfig>;
+}  // namespace detail
 
 /// Builds the graph for you, from a function that returns the cost and an optimizer.
 ///
-/// Every single-cost trainer can be made of a TrainConfig and what it takes besides, and then
-/// trains without arguments: SimpleTrainer(std::move(config)).train().
+/// Every single-cost trainer can be constructed from a TrainConfig, which it consumes, and its own
+/// arguments. It then trains without any: SimpleTrainer(std::move(config)).train().
 class SingleCostTrainer : public TowerTrainer {
  public:
   using TowerTrainer::TowerTrainer;
@@ -43,7 +45,7 @@ class SingleCostTrainer : public TowerTrainer {
   }
 
   using TowerTrainer::train;
-  /// launch_train_with_config() with the config that the trainer was made of.
+  /// launch_train_with_config() with the config that the trainer was constructed from.
   void train();
 
   /// Those of the optimizer.
@@ -72,7 +74,7 @@ class SimpleTrainer final : public SingleCostTrainer {
  public:
   explicit SimpleTrainer(GraphOptions graph = {}) : SingleCostTrainer(graph) {}
   explicit SimpleTrainer(std::shared_ptr<Graph> graph) : SingleCostTrainer(std::move(graph)) {}
-  template <IsTrainConfig Config>
+  template <detail::IsTrainConfig Config>
   explicit SimpleTrainer(Config&& config, GraphOptions graph = {}) : SingleCostTrainer(graph) {
     take_config(config);
   }
@@ -83,7 +85,7 @@ class QueueInputTrainer final : public SingleCostTrainer {
  public:
   explicit QueueInputTrainer(GraphOptions graph = {}) : SingleCostTrainer(graph) {}
   explicit QueueInputTrainer(std::shared_ptr<Graph> graph) : SingleCostTrainer(std::move(graph)) {}
-  template <IsTrainConfig Config>
+  template <detail::IsTrainConfig Config>
   explicit QueueInputTrainer(Config&& config, GraphOptions graph = {}) : SingleCostTrainer(graph) {
     take_config(config);
   }
@@ -97,7 +99,7 @@ class QueueInputTrainer final : public SingleCostTrainer {
 class NoOpTrainer final : public SingleCostTrainer {
  public:
   using SingleCostTrainer::SingleCostTrainer;
-  template <IsTrainConfig Config>
+  template <detail::IsTrainConfig Config>
   explicit NoOpTrainer(Config&& config, GraphOptions graph = {}) : SingleCostTrainer(graph) {
     take_config(config);
   }
