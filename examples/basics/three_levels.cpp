@@ -33,6 +33,25 @@ void high() {
       SimpleTrainer());
 }
 
+// The same model as a class.
+class LineModel : public ModelDesc {
+  std::vector<TensorSpec> inputs() override { return {{"x", {-1}}, {"y", {-1}}}; }
+
+  void build_graph(const std::vector<Tensor>& inputs) override {
+    const Tensor prediction = get_variable("w", {}) * inputs[0] + get_variable("b", {});
+    cost = named("cost", (prediction - inputs[1]).square().mean());
+    add_moving_summary(cost);
+  }
+
+  Owned<Optimizer> optimizer() override { return SGD({.lr = 0.1}); }
+};
+
+void as_a_class() {
+  TrainConfig config{.model = LineModel(), .dataflow = data(), .max_epoch = 10};
+  SimpleTrainer trainer;
+  launch_train_with_config(config, trainer);
+}
+
 // The trainer builds the graph; you run it.
 void middle() {
   SimpleTrainer trainer;
@@ -80,9 +99,9 @@ void none() {
 int main(int argc, char** argv) {
   const std::string level = argc == 2 ? argv[1] : "";
   const std::map<std::string, void (*)()> levels = {
-      {"high", high}, {"middle", middle}, {"low", low}, {"none", none}};
+      {"high", high}, {"class", as_a_class}, {"middle", middle}, {"low", low}, {"none", none}};
   if (!levels.contains(level)) {
-    fmt::print(stderr, "usage: three_levels high|middle|low|none\n");
+    fmt::print(stderr, "usage: three_levels high|class|middle|low|none\n");
     return 2;
   }
   return run_main(levels.at(level));

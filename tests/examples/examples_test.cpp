@@ -91,7 +91,7 @@ TEST_F(ExamplesTest, DataflowShowsWhatItSays) {
 }
 
 TEST_F(ExamplesTest, EveryLevelOfUseFitsTheLine) {
-  for (const char* level : {"high", "middle", "low", "none"}) {
+  for (const char* level : {"high", "class", "middle", "low", "none"}) {
     const std::string output = run("three_levels", {level});
     if (skipped_) GTEST_SKIP() << "the examples are not built";
     const size_t last = output.rfind("cost: ");
