@@ -9,7 +9,7 @@ namespace tensorpack::examples {
 inline Tensor alexnet(const Tensor& image, int64_t classes = 1000) {
   ArgScope conv(Conv2DOptions{.kernel_size = 3, .activation = torch::relu});
   ArgScope fc(FullyConnectedOptions{.units = 4096, .activation = torch::relu});
-  const PoolingOptions overlapping{.strides = Size2D(2)};
+  const MaxPoolingOptions overlapping{.strides = Size2D(2)};
   Tensor l = Conv2D("conv1", image,
                     {.filters = 64, .kernel_size = 11, .strides = 4, .padding = Padding::of(2)});
   l = MaxPooling("pool1", l, 3, overlapping);

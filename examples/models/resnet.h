@@ -44,7 +44,7 @@ using Block = Tensor (*)(const Tensor& input, int64_t width, int64_t stride);
 inline Tensor imagenet(const Tensor& image, Block block, std::array<int, 4> blocks, int64_t classes,
                        int64_t width = 64) {
   Tensor l = torch::relu(conv_bn("conv0", image, width, 7, 2));
-  l = MaxPooling("pool0", l, 3, {.strides = Size2D(2), .padding = 1});
+  l = MaxPooling("pool0", l, 3, {.strides = Size2D(2), .padding = Padding::of(1)});
   for (int stage = 0; stage < 4; ++stage) {
     for (int k = 0; k < blocks[stage]; ++k) {
       VariableScope scope("group" + std::to_string(stage) + "/block" + std::to_string(k));

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "tensorpack/graph/variable_getter.h"
+#include "tensorpack/models/detail/affine.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
@@ -74,47 +75,85 @@ at::Tensor normalize_across_towers(const at::Tensor& input, const Normalization&
 }
 
 // What the call, its options and the tower make of the variables.
-Normalization make_normalization(const BatchNormOptions& options, int64_t channels) {
+template <typename Options>
+Normalization make_normalization(const char* layer, const Options& options, int64_t channels) {
   Normalization n{.momentum = options.momentum.value_or(0.9),
                   .epsilon = options.epsilon.value_or(1e-5)};
-  TP_CHECK(n.momentum >= 0 && n.momentum <= 1, detail::layer_place("BatchNorm"),
+  TP_CHECK(n.momentum >= 0 && n.momentum <= 1, detail::layer_place(layer),
            "the momentum is {}. It is the share of the old average that is kept, in [0, 1].",
            n.momentum);
-  TP_CHECK(!options.virtual_batch_size || !options.sync_statistics,
-           detail::layer_place("BatchNorm"),
-           "virtual_batch_size makes the batch of statistics smaller, sync_statistics larger. Set "
-           "one of them.");
-  const Shape shape{channels};
-  if (options.center.value_or(true)) n.beta = get_variable("beta", shape, init::zeros());
-  if (options.scale.value_or(true)) {
-    n.gamma = get_variable("gamma", shape, options.gamma_init.value_or(init::ones()));
-  }
-  n.mean = get_variable("mean/EMA", shape, {.role = VariableRole::kModel});
-  n.variance =
-      get_variable("variance/EMA", shape, {.init = init::ones(), .role = VariableRole::kModel});
+  const detail::Affine learned = detail::get_affine(options, channels);
+  n.beta = learned.beta;
+  n.gamma = learned.gamma;
+  n.mean = get_variable("mean/EMA", {channels}, {.role = VariableRole::kModel});
+  n.variance = get_variable("variance/EMA", {channels},
+                            {.init = init::ones(), .role = VariableRole::kModel});
   return n;
 }
 
-bool keeps_statistics(const BatchNormOptions& options) {
+bool uses_batch_statistics(const char* layer, std::optional<bool> training) {
+  const bool is_frozen = VariableGetterScope::freezes_layers();
+  const bool uses = training.value_or(is_training() && !is_frozen);
+  if (is_training() && !uses && !is_frozen) {
+    log::warning_once("[{}] uses the moving statistics in training: it is frozen.",
+                      detail::layer_place(layer));
+  }
+  return uses;
+}
+
+void check_has_statistics(const char* layer, const at::Tensor& input) {
+  TP_CHECK(
+      input.numel() != input.size(1), detail::layer_place(layer),
+      "an input of shape [{}] has one value per channel: normalized by itself, it is always 0. "
+      "Train with larger batches, and without a last one of 1.",
+      fmt::join(input.sizes(), ", "));
+}
+
+bool keeps_statistics() {
   const TowerContext* tower = TowerContext::current();
   return (tower == nullptr || tower->is_main_training_tower()) &&
-         options.ema_update != EmaUpdate::kSkip && !VariableGetterScope::freezes_layers();
+         !VariableGetterScope::freezes_layers();
 }
 
 at::Tensor normalize_by_batch(const at::Tensor& input, Normalization n,
                               const BatchNormOptions& options) {
-  if (!keeps_statistics(options)) n.mean = n.variance = at::Tensor();
+  if (!keeps_statistics() || options.ema_update == EmaUpdate::kSkip) {
+    n.mean = n.variance = at::Tensor();
+  }
   if (options.virtual_batch_size) {
     return normalize_in_parts(input, std::move(n), *options.virtual_batch_size);
   }
   if (options.sync_statistics && *options.sync_statistics) {
     return normalize_across_towers(input, n, *options.sync_statistics);
   }
-  TP_CHECK(
-      input.numel() != input.size(1), detail::layer_place("BatchNorm"),
-      "an input of shape [{}] has one value per channel: normalized by itself, it is always 0. "
-      "Train with larger batches, and without a last one of 1.",
-      fmt::join(input.sizes(), ", "));
+  check_has_statistics("BatchNorm", input);
+  return normalize(input, n, /*use_batch_statistics=*/true);
+}
+
+// By how much the batch's deviation and mean differ from the moving ones, in units of these and
+// within the limits. Gradients take both for constants.
+struct Correction {
+  at::Tensor scale, shift;
+};
+
+Correction correction_of(const at::Tensor& input, const Normalization& n, double rmax,
+                         double dmax) {
+  at::NoGradGuard no_grad;
+  const at::Tensor x = input.to(at::promote_types(input.scalar_type(), at::kFloat));
+  const Shape over = x.dim() == 4 ? Shape{0, 2, 3} : Shape{0};
+  const auto [variance, mean] = at::var_mean(x, over, /*unbiased=*/false);
+  const at::Tensor moving_deviation = (n.variance + n.epsilon).sqrt();
+  return {((variance + n.epsilon).sqrt() / moving_deviation).clamp(1 / rmax, rmax),
+          ((mean - n.mean) / moving_deviation).clamp(-dmax, dmax)};
+}
+
+// Normalized by the batch, and corrected by what is then beta and gamma of batch norm.
+at::Tensor renormalize(const at::Tensor& input, Normalization n, double rmax, double dmax) {
+  const Correction correction = correction_of(input, n, rmax, dmax);
+  n.beta = n.beta.defined() ? n.beta : at::zeros_like(n.mean);
+  n.beta = n.beta + (n.gamma.defined() ? n.gamma * correction.shift : correction.shift);
+  n.gamma = n.gamma.defined() ? n.gamma * correction.scale : correction.scale;
+  if (!keeps_statistics()) n.mean = n.variance = at::Tensor();
   return normalize(input, n, /*use_batch_statistics=*/true);
 }
 
@@ -125,22 +164,45 @@ at::Tensor BatchNorm(const std::string& name, const at::Tensor& input,
   return run_layer("BatchNorm", name, input, [&] {
     const BatchNormOptions options = with_arg_scope(std::move(call_options));
     detail::check_rank("BatchNorm", input, {2, 4}, "[N, C] or [N, C, H, W]");
-    Normalization n = make_normalization(options, input.size(1));
-    const bool is_frozen = VariableGetterScope::freezes_layers();
-    const bool use_batch_statistics = options.training.value_or(is_training() && !is_frozen);
-    if (is_training() && !use_batch_statistics && !is_frozen) {
-      log::warning_once("[{}] uses the moving statistics in training: it is frozen.",
-                        detail::layer_place("BatchNorm"));
-    }
-    return detail::activate(use_batch_statistics
+    TP_CHECK(!options.virtual_batch_size || !options.sync_statistics,
+             detail::layer_place("BatchNorm"),
+             "virtual_batch_size makes the batch of statistics smaller, sync_statistics larger. "
+             "Set one of them.");
+    Normalization n = make_normalization("BatchNorm", options, input.size(1));
+    return detail::activate(uses_batch_statistics("BatchNorm", options.training)
                                 ? normalize_by_batch(input, std::move(n), options)
                                 : normalize(input, n, /*use_batch_statistics=*/false),
                             options.activation);
   });
 }
 
-at::Tensor BNReLU(const std::string& name, const at::Tensor& input) {
-  return run_layer("BNReLU", name, input, [&] { return at::relu(BatchNorm("bn", input)); });
+at::Tensor BatchNormReLU::operator()(const std::string& name, const at::Tensor& input) const {
+  return run_layer("BNReLU", name, input, [&] { return (*this)(input); });
+}
+
+at::Tensor BatchNormReLU::operator()(const at::Tensor& input) const {
+  return at::relu(BatchNorm("bn", input));
+}
+
+at::Tensor BatchRenorm(const std::string& name, const at::Tensor& input,
+                       BatchRenormOptions call_options) {
+  return run_layer("BatchRenorm", name, input, [&] {
+    const BatchRenormOptions options = with_arg_scope(std::move(call_options));
+    detail::check_rank("BatchRenorm", input, {2, 4}, "[N, C] or [N, C, H, W]");
+    const double rmax = options.rmax.value_or(0);
+    const double dmax = options.dmax.value_or(-1);
+    TP_CHECK(rmax >= 1 && dmax >= 0, detail::layer_place("BatchRenorm"),
+             "rmax is {} and dmax {}. Set .rmax to 1 or more and .dmax to 0 or more; 1 and 0 are "
+             "batch norm.",
+             rmax, dmax);
+    Normalization n = make_normalization("BatchRenorm", options, input.size(1));
+    if (!uses_batch_statistics("BatchRenorm", options.training)) {
+      return detail::activate(normalize(input, n, /*use_batch_statistics=*/false),
+                              options.activation);
+    }
+    check_has_statistics("BatchRenorm", input);
+    return detail::activate(renormalize(input, std::move(n), rmax, dmax), options.activation);
+  });
 }
 
 }  // namespace tensorpack

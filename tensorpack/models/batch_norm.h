@@ -32,6 +32,7 @@ struct BatchNormOptions {
   std::optional<bool> training = {};
   std::optional<Activation> activation = {};   ///< none
   std::optional<EmaUpdate> ema_update = {};    ///< kInternal
+  std::optional<Initializer> beta_init = {};   ///< zeros
   std::optional<Initializer> gamma_init = {};  ///< ones
   /// Ghost batch norm: in training, every so many examples are normalised by themselves. The batch
   /// is a multiple of it, or no larger; the moving statistics follow the first part. None.
@@ -43,8 +44,8 @@ struct BatchNormOptions {
   std::optional<CrossTowerAverage> sync_statistics = {};
 
   auto fields() {
-    return std::tie(momentum, epsilon, center, scale, training, activation, ema_update, gamma_init,
-                    virtual_batch_size, sync_statistics);
+    return std::tie(momentum, epsilon, center, scale, training, activation, ema_update, beta_init,
+                    gamma_init, virtual_batch_size, sync_statistics);
   }
 };
 
@@ -53,7 +54,37 @@ struct BatchNormOptions {
 at::Tensor BatchNorm(const std::string& name, const at::Tensor& input,
                      BatchNormOptions options = {});
 
-/// BatchNorm under `<name>/bn`, then relu.
-at::Tensor BNReLU(const std::string& name, const at::Tensor& input);
+/// BatchNorm under `<name>/bn`, or under `bn` in the scope around it, then relu. Without a name it
+/// is an activation: Conv2D("conv0", x, {.activation = BNReLU}) has `conv0/bn/gamma`. An object,
+/// because an overloaded function cannot be passed.
+struct BatchNormReLU {
+  at::Tensor operator()(const std::string& name, const at::Tensor& input) const;
+  at::Tensor operator()(const at::Tensor& input) const;
+};
+inline constexpr BatchNormReLU BNReLU;
+
+struct BatchRenormOptions {
+  std::optional<double> rmax = {};            ///< required: the scale is corrected by 1/rmax..rmax
+  std::optional<double> dmax = {};            ///< required: the mean by -dmax..dmax deviations
+  std::optional<double> momentum = {};        ///< 0.9: share of the old moving average that is kept
+  std::optional<double> epsilon = {};         ///< 1e-5
+  std::optional<bool> center = {};            ///< true: learn `beta`
+  std::optional<bool> scale = {};             ///< true: learn `gamma`
+  std::optional<bool> training = {};          ///< as in BatchNormOptions
+  std::optional<Activation> activation = {};  ///< none
+  std::optional<Initializer> beta_init = {};  ///< zeros
+  std::optional<Initializer> gamma_init = {};  ///< ones
+
+  auto fields() {
+    return std::tie(rmax, dmax, momentum, epsilon, center, scale, training, activation, beta_init,
+                    gamma_init);
+  }
+};
+
+/// Batch renormalisation (Ioffe, 2017) of [N, C] or [N, C, H, W]: batch norm whose output in
+/// training is corrected towards the moving statistics, within limits, so that small batches are
+/// normalised as in prediction. Variables as those of BatchNorm.
+at::Tensor BatchRenorm(const std::string& name, const at::Tensor& input,
+                       BatchRenormOptions options);
 
 }  // namespace tensorpack

@@ -40,9 +40,9 @@ at::Tensor Conv1D(const std::string& name, const at::Tensor& input, Conv1DOption
         padded = at::constant_pad_nd(input, {left, right});
       }
     }
-    return detail::activate(
+    return detail::finish_output(
         at::conv1d(padded, weight, bias, stride, at::IntArrayRef{amount}, dilation, groups),
-        options.activation);
+        options);
   });
 }
 

@@ -50,25 +50,16 @@ at::Tensor convolve(const char* layer, const at::Tensor& input, const Conv2DOpti
   const auto [weight, bias] = detail::get_weights(
       options, {*options.filters, channels / groups, kernel.height, kernel.width},
       *options.filters);
-  const Padding padding = options.padding.value_or(Padding::same());
-  Size2D amount = padding.amount;
-  at::Tensor padded = input;
-  if (padding.kind == Padding::Kind::kSame) {
-    const auto [top, bottom] =
-        detail::same_padding(input.size(2), kernel.height, strides.height, dilation.height);
-    const auto [left, right] =
-        detail::same_padding(input.size(3), kernel.width, strides.width, dilation.width);
-    if (top == bottom && left == right) {
-      amount = {top, left};
-    } else {
-      padded = at::constant_pad_nd(input, {left, right, top, bottom});
-    }
-  }
-  return detail::activate(
+  const detail::Border border = detail::border_of(options.padding.value_or(Padding::same()), input,
+                                                  kernel, strides, dilation);
+  const at::Tensor padded =
+      border.is_even() ? input : at::constant_pad_nd(input, border.pad_widths());
+  const Size2D amount = border.is_even() ? Size2D(border.top, border.left) : 0;
+  return detail::finish_output(
       at::conv2d(in_wanted_format(padded), weight, bias, {strides.height, strides.width},
                  at::IntArrayRef{amount.height, amount.width}, {dilation.height, dilation.width},
                  groups),
-      options.activation);
+      options);
 }
 
 }  // namespace
@@ -97,7 +88,9 @@ at::Tensor DepthwiseConv2D(const std::string& name, const at::Tensor& input,
                      .groups = input.size(1),
                      .kernel_init = options.kernel_init,
                      .bias_init = options.bias_init,
-                     .kernel_regularizer = options.kernel_regularizer});
+                     .kernel_regularizer = options.kernel_regularizer,
+                     .bias_regularizer = options.bias_regularizer,
+                     .activity_regularizer = options.activity_regularizer});
   });
 }
 

@@ -23,10 +23,14 @@ struct Conv2DOptions {
   std::optional<Initializer> kernel_init = {};         ///< init::he_normal()
   std::optional<Initializer> bias_init = {};           ///< zeros
   std::optional<Regularizer> kernel_regularizer = {};  ///< none
+  std::optional<Regularizer> bias_regularizer = {};    ///< none
+  /// Of the output, behind the activation; every call adds its own. None.
+  std::optional<Regularizer> activity_regularizer = {};
 
   auto fields() {
     return std::tie(filters, kernel_size, strides, padding, activation, use_bias, dilation, groups,
-                    kernel_init, bias_init, kernel_regularizer);
+                    kernel_init, bias_init, kernel_regularizer, bias_regularizer,
+                    activity_regularizer);
   }
 };
 
@@ -44,10 +48,14 @@ struct DepthwiseConv2DOptions {
   std::optional<Initializer> kernel_init = {};         ///< init::he_normal()
   std::optional<Initializer> bias_init = {};           ///< zeros
   std::optional<Regularizer> kernel_regularizer = {};  ///< none
+  std::optional<Regularizer> bias_regularizer = {};    ///< none
+  /// Of the output, behind the activation; every call adds its own. None.
+  std::optional<Regularizer> activity_regularizer = {};
 
   auto fields() {
     return std::tie(kernel_size, strides, padding, activation, channel_multiplier, use_bias,
-                    dilation, kernel_init, bias_init, kernel_regularizer);
+                    dilation, kernel_init, bias_init, kernel_regularizer, bias_regularizer,
+                    activity_regularizer);
   }
 };
 

@@ -68,7 +68,7 @@ at::Tensor Conv2DTranspose(const std::string& name, const at::Tensor& input,
                              {rows.padding, columns.padding}, {rows.extra, columns.extra});
     if (rows.cut > 0) output = output.narrow(2, 0, output.size(2) - rows.cut);
     if (columns.cut > 0) output = output.narrow(3, 0, output.size(3) - columns.cut);
-    return detail::activate(output, options.activation);
+    return detail::finish_output(output, options);
   });
 }
 

@@ -2,14 +2,18 @@
 #pragma once
 
 #include <optional>
+#include <tuple>
 
+#include "tensorpack/models/arg_scope.h"
 #include "tensorpack/models/layer.h"
 
 namespace tensorpack {
 
 struct DropoutOptions {
-  double rate = 0.5;                  ///< the share that is set to zero
-  std::optional<bool> training = {};  ///< as the tower when empty
+  std::optional<double> rate = {};    ///< 0.5: the share that is set to zero
+  std::optional<bool> training = {};  ///< as the tower
+
+  auto fields() { return std::tie(rate, training); }
 };
 
 /// Sets a random share of the input to zero and scales up the rest, in training mode.

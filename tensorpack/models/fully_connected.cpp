@@ -30,7 +30,7 @@ at::Tensor FullyConnected(const std::string& name, const at::Tensor& input,
     const at::Tensor flat = input.flatten(1);
     const auto [weight, bias] =
         detail::get_weights(options, {*options.units, flat.size(1)}, *options.units);
-    return detail::activate(at::linear(flat, weight, bias), options.activation);
+    return detail::finish_output(at::linear(flat, weight, bias), options);
   });
 }
 

@@ -18,7 +18,7 @@ at::Tensor Linear(const std::string& name, const at::Tensor& input, LinearOption
              "the input has no dimension of features. Pass a tensor of one dimension or more.");
     const auto [weight, bias] =
         detail::get_weights(options, {*options.units, input.size(-1)}, *options.units);
-    return detail::activate(at::linear(input, weight, bias), options.activation);
+    return detail::finish_output(at::linear(input, weight, bias), options);
   });
 }
 

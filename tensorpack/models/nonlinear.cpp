@@ -8,9 +8,11 @@
 
 namespace tensorpack {
 
-at::Tensor PReLU(const std::string& name, const at::Tensor& input, PReLUOptions options) {
+at::Tensor PReLU(const std::string& name, const at::Tensor& input, PReLUOptions call_options) {
   return run_layer("PReLU", name, input, [&] {
-    const at::Tensor alpha = get_variable("alpha", {}, init::constant(options.init));
+    const PReLUOptions options = with_arg_scope(call_options);
+    const at::Tensor alpha =
+        get_variable("alpha", {}, init::constant(options.init.value_or(0.001)));
     return 0.5 * ((1 + alpha) * input + (1 - alpha) * input.abs());
   });
 }

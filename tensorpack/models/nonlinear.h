@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+#include <tuple>
 #include <vector>
 
+#include "tensorpack/models/arg_scope.h"
 #include "tensorpack/models/layer.h"
 
 namespace tensorpack {
 
 struct PReLUOptions {
-  double init = 0.001;  ///< first value of `alpha`
+  std::optional<double> init = {};  ///< 0.001: first value of `alpha`
+
+  auto fields() { return std::tie(init); }
 };
 
 /// x where it is positive, alpha * x elsewhere. Variable `alpha`, one number.

@@ -3,23 +3,12 @@
 
 #include <ATen/ATen.h>
 
+#include "tensorpack/models/detail/affine.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 namespace {
-
-struct Affine {
-  at::Tensor beta, gamma;  // undefined when not learned
-};
-
-template <typename Options>
-Affine affine_variables(const Options& options, int64_t size) {
-  Affine affine;
-  if (options.center.value_or(true)) affine.beta = get_variable("beta", {size}, init::zeros());
-  if (options.scale.value_or(true)) affine.gamma = get_variable("gamma", {size}, init::ones());
-  return affine;
-}
 
 bool use_cudnn() { return at::globalContext().userEnabledCuDNN(); }
 
@@ -32,10 +21,10 @@ at::Tensor LayerNorm(const std::string& name, const at::Tensor& input,
     detail::check_rank("LayerNorm", input, {2, 3, 4}, "[N, C], [N, T, C] or [N, C, H, W]");
     const double epsilon = options.epsilon.value_or(1e-5);
     if (input.dim() == 4) {
-      const auto [beta, gamma] = affine_variables(options, input.size(1));
+      const auto [beta, gamma] = detail::get_affine(options, input.size(1));
       return at::group_norm(input, 1, gamma, beta, epsilon, use_cudnn());
     }
-    const auto [beta, gamma] = affine_variables(options, input.size(-1));
+    const auto [beta, gamma] = detail::get_affine(options, input.size(-1));
     return at::layer_norm(input, {input.size(-1)}, gamma, beta, epsilon, use_cudnn());
   });
 }
@@ -45,7 +34,7 @@ at::Tensor InstanceNorm(const std::string& name, const at::Tensor& input,
   return run_layer("InstanceNorm", name, input, [&] {
     const InstanceNormOptions options = with_arg_scope(std::move(call_options));
     detail::check_rank("InstanceNorm", input, {4}, "[N, C, H, W]");
-    const auto [beta, gamma] = affine_variables(options, input.size(1));
+    const auto [beta, gamma] = detail::get_affine(options, input.size(1));
     return at::instance_norm(input, gamma, beta, {}, {}, /*use_input_stats=*/true, /*momentum=*/0,
                              options.epsilon.value_or(1e-5), use_cudnn());
   });
@@ -60,7 +49,7 @@ at::Tensor GroupNorm(const std::string& name, const at::Tensor& input,
     TP_CHECK(groups > 0 && input.size(1) % groups == 0, detail::layer_place("GroupNorm"),
              "{} groups do not divide {}. Set .groups to a divisor.", groups,
              counted(input.size(1), "channel"));
-    const auto [beta, gamma] = affine_variables(options, input.size(1));
+    const auto [beta, gamma] = detail::get_affine(options, input.size(1));
     return at::group_norm(input, groups, gamma, beta, options.epsilon.value_or(1e-5), use_cudnn());
   });
 }

@@ -11,11 +11,13 @@
 namespace tensorpack {
 
 struct LayerNormOptions {
-  std::optional<double> epsilon = {};  ///< 1e-5
-  std::optional<bool> center = {};     ///< true: learn `beta`
-  std::optional<bool> scale = {};      ///< true: learn `gamma`
+  std::optional<double> epsilon = {};          ///< 1e-5
+  std::optional<bool> center = {};             ///< true: learn `beta`
+  std::optional<bool> scale = {};              ///< true: learn `gamma`
+  std::optional<Initializer> beta_init = {};   ///< zeros
+  std::optional<Initializer> gamma_init = {};  ///< ones
 
-  auto fields() { return std::tie(epsilon, center, scale); }
+  auto fields() { return std::tie(epsilon, center, scale, beta_init, gamma_init); }
 };
 
 /// Normalises every example of [N, C] or [N, C, H, W] over all of it, and every token of [N, T, C]
@@ -24,11 +26,13 @@ at::Tensor LayerNorm(const std::string& name, const at::Tensor& input,
                      LayerNormOptions options = {});
 
 struct InstanceNormOptions {
-  std::optional<double> epsilon = {};  ///< 1e-5
-  std::optional<bool> center = {};     ///< true: learn `beta`
-  std::optional<bool> scale = {};      ///< true: learn `gamma`
+  std::optional<double> epsilon = {};          ///< 1e-5
+  std::optional<bool> center = {};             ///< true: learn `beta`
+  std::optional<bool> scale = {};              ///< true: learn `gamma`
+  std::optional<Initializer> beta_init = {};   ///< zeros
+  std::optional<Initializer> gamma_init = {};  ///< ones
 
-  auto fields() { return std::tie(epsilon, center, scale); }
+  auto fields() { return std::tie(epsilon, center, scale, beta_init, gamma_init); }
 };
 
 /// Normalises every channel of every example of [N, C, H, W]. Variables `beta` and `gamma`.
@@ -36,12 +40,14 @@ at::Tensor InstanceNorm(const std::string& name, const at::Tensor& input,
                         InstanceNormOptions options = {});
 
 struct GroupNormOptions {
-  std::optional<int64_t> groups = {};  ///< 32
-  std::optional<double> epsilon = {};  ///< 1e-5
-  std::optional<bool> center = {};     ///< true: learn `beta`
-  std::optional<bool> scale = {};      ///< true: learn `gamma`
+  std::optional<int64_t> groups = {};          ///< 32
+  std::optional<double> epsilon = {};          ///< 1e-5
+  std::optional<bool> center = {};             ///< true: learn `beta`
+  std::optional<bool> scale = {};              ///< true: learn `gamma`
+  std::optional<Initializer> beta_init = {};   ///< zeros
+  std::optional<Initializer> gamma_init = {};  ///< ones
 
-  auto fields() { return std::tie(groups, epsilon, center, scale); }
+  auto fields() { return std::tie(groups, epsilon, center, scale, beta_init, gamma_init); }
 };
 
 /// Normalises groups of channels of every example of [N, C, H, W]. Variables `beta` and `gamma`.

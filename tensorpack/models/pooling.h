@@ -2,23 +2,38 @@
 #pragma once
 
 #include <optional>
+#include <tuple>
 
+#include "tensorpack/models/arg_scope.h"
 #include "tensorpack/models/layer.h"
+#include "tensorpack/models/padding.h"
 
 namespace tensorpack {
 
-struct PoolingOptions {
-  std::optional<Size2D> strides = {};  ///< the pool size
-  Size2D padding = 0;
+struct MaxPoolingOptions {
+  std::optional<Size2D> strides = {};   ///< the pool size
+  std::optional<Padding> padding = {};  ///< valid
+
+  auto fields() { return std::tie(strides, padding); }
 };
 
 /// The largest value of every `pool_size` window of [N, C, H, W].
 at::Tensor MaxPooling(const std::string& name, const at::Tensor& input, Size2D pool_size,
-                      PoolingOptions options = {});
+                      MaxPoolingOptions options = {});
+
+struct AvgPoolingOptions {
+  std::optional<Size2D> strides = {};   ///< the pool size
+  std::optional<Padding> padding = {};  ///< valid
+  /// Whether the zeros around the image count in the mean. Those of Padding::of() do unless this
+  /// says otherwise, as in libtorch; those of Padding::same() do not, as in TensorFlow.
+  std::optional<bool> count_padding = {};
+
+  auto fields() { return std::tie(strides, padding, count_padding); }
+};
 
 /// The mean of every `pool_size` window of [N, C, H, W].
 at::Tensor AvgPooling(const std::string& name, const at::Tensor& input, Size2D pool_size,
-                      PoolingOptions options = {});
+                      AvgPoolingOptions options = {});
 
 /// The mean over height and width: [N, C, H, W] to [N, C].
 at::Tensor GlobalAvgPooling(const std::string& name, const at::Tensor& input);

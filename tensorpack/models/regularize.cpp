@@ -74,16 +74,24 @@ at::Tensor regularize_cost_from_collection(const std::string& name) {
 }
 
 void detail::add_regularization(const std::optional<Regularizer>& regularizer,
-                                const at::Tensor& weight) {
+                                const std::string& name, const at::Tensor& weight) {
   if (!regularizer || !*regularizer || !is_training()) return;
-  CallScope& call = CallScope::current_or_throw("kernel_regularizer");
-  const std::string name = VariableScope::path_of("W/Regularizer");
+  CallScope& call = CallScope::current_or_throw("regularizer");
+  const std::string path = VariableScope::path_of(name + "/Regularizer");
   const auto& added = call.collection(Collection::kRegularizationLosses);
   const bool is_shared = std::any_of(added.begin(), added.end(),
-                                     [&](const auto& entry) { return entry.first == name; });
+                                     [&](const auto& entry) { return entry.first == path; });
   if (!is_shared) {
-    call.add_to_collection(Collection::kRegularizationLosses, name, (*regularizer)(weight));
+    call.add_to_collection(Collection::kRegularizationLosses, path, (*regularizer)(weight));
   }
+}
+
+void detail::add_activity_regularization(const std::optional<Regularizer>& regularizer,
+                                         const at::Tensor& output) {
+  if (!regularizer || !*regularizer || !is_training()) return;
+  CallScope::current_or_throw("activity_regularizer")
+      .add_to_collection(Collection::kRegularizationLosses,
+                         VariableScope::path_of("ActivityRegularizer"), (*regularizer)(output));
 }
 
 }  // namespace tensorpack

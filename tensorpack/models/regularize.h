@@ -26,15 +26,23 @@ Regularizer l2_regularizer(double scale);
 [[nodiscard]] at::Tensor regularize_cost(const std::string& regex, const Regularizer& func,
                                          const std::string& name = "regularize_cost");
 
-/// The sum of what layers with a `.kernel_regularizer` added in this call; a zero if none did. A
-/// kernel that several layers share is regularized once, by the first of their regularizers.
+/// The sum of what layers with a `.kernel_regularizer`, `.bias_regularizer` or
+/// `.activity_regularizer` added in this call; a zero if none did. A kernel that several layers
+/// share is regularized once, by the first of their regularizers.
+///
+/// Call it in a statement of its own, behind the layers: of `model(x) + this` in one expression,
+/// C++ does not say which is evaluated first, and compilers differ.
 [[nodiscard]] at::Tensor regularize_cost_from_collection(
     const std::string& name = "regularize_cost");
 
 namespace detail {
-/// Called by layers: adds the cost of `weight`, the variable `W` of the current scope, to
+/// Called by layers: adds the cost of `weight`, the variable `name` of the current scope, to
 /// Collection::kRegularizationLosses in training.
-void add_regularization(const std::optional<Regularizer>& regularizer, const at::Tensor& weight);
+void add_regularization(const std::optional<Regularizer>& regularizer, const std::string& name,
+                        const at::Tensor& weight);
+/// The same of a layer's output, for every call.
+void add_activity_regularization(const std::optional<Regularizer>& regularizer,
+                                 const at::Tensor& output);
 }  // namespace detail
 
 }  // namespace tensorpack

@@ -25,7 +25,7 @@ constexpr int kSteps = 6;  // warming up, capturing, launching
 
 Tensor resnet(const Tensor& image) {
   Tensor l = torch::relu(examples::resnet::conv_bn("conv0", image, 16, 3, 1));
-  l = MaxPooling("pool0", l, 3, {.strides = Size2D(2), .padding = 1});
+  l = MaxPooling("pool0", l, 3, {.strides = Size2D(2), .padding = Padding::of(1)});
   for (int k = 0; k < 3; ++k) {
     VariableScope scope("block" + std::to_string(k));
     l = examples::resnet::bottleneck(l, 8, k == 1 ? 2 : 1);

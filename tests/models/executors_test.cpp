@@ -55,6 +55,8 @@ std::vector<Case> cases() {
        }},
       {"BatchNorm", kImage, [](const Tensor& x) { return BatchNorm("l", x).pow(3); }, true},
       {"BNReLU", kImage, [](const Tensor& x) { return BNReLU("l", x); }, true},
+      {"BatchRenorm", kImage,
+       [](const Tensor& x) { return BatchRenorm("l", x, {.rmax = 3, .dmax = 5}).pow(3); }, true},
       {"LayerNorm", kImage, [](const Tensor& x) { return LayerNorm("l", x).pow(3); }},
       {"LayerNormOfTokens", {4, 3, 6}, [](const Tensor& x) { return LayerNorm("l", x).pow(3); }},
       {"InstanceNorm", kImage, [](const Tensor& x) { return InstanceNorm("l", x).pow(3); }},
@@ -62,6 +64,14 @@ std::vector<Case> cases() {
        [](const Tensor& x) { return GroupNorm("l", x, {.groups = 2}).pow(3); }},
       {"MaxPooling", kImage, [](const Tensor& x) { return MaxPooling("l", x, 2); }},
       {"AvgPooling", kImage, [](const Tensor& x) { return AvgPooling("l", x, 2); }},
+      {"MaxPoolingSame", kImage,
+       [](const Tensor& x) {
+         return MaxPooling("l", x, 3, {.strides = 2, .padding = Padding::same()});
+       }},
+      {"AvgPoolingSame", kImage,
+       [](const Tensor& x) {
+         return AvgPooling("l", x, 3, {.strides = 2, .padding = Padding::same()});
+       }},
       {"GlobalAvgPooling", kImage, [](const Tensor& x) { return GlobalAvgPooling("l", x); }},
       {"FixedUnPooling", kImage,
        [](const Tensor& x) {
@@ -136,6 +146,7 @@ TEST_P(EveryLayerTest, ReplayEqualsEager) {
 TEST_P(EveryLayerTest, GradientsEqualFiniteDifferences) {
   const Case& c = GetParam();
   if (c.has_state && std::string(c.name) == "Dropout") GTEST_SKIP() << "draws another mask";
+  if (std::string(c.name) == "BatchRenorm") GTEST_SKIP() << "takes its corrections for constants";
   Graph graph;
   const Tensor x = at::randn(c.shape, at::detail::createCPUGenerator(1));
   auto cost = [&] {

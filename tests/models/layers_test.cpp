@@ -167,8 +167,8 @@ TEST_F(LayersTest, LinearTakesTheOptionsOfItsScope) {
 TEST_F(LayersTest, PoolingIsThatOfLibtorch) {
   train();
   const at::Tensor x = at::randn({2, 3, 8, 8});
-  EXPECT_TRUE(
-      at::equal(MaxPooling("max", x, 3, {.strides = 2, .padding = 1}), at::max_pool2d(x, 3, 2, 1)));
+  EXPECT_TRUE(at::equal(MaxPooling("max", x, 3, {.strides = 2, .padding = Padding::of(1)}),
+                        at::max_pool2d(x, 3, 2, 1)));
   EXPECT_TRUE(at::equal(AvgPooling("avg", x, 2), at::avg_pool2d(x, 2)));
   EXPECT_TRUE(at::equal(GlobalAvgPooling("global", x), x.mean({2, 3})));
 }

@@ -121,12 +121,47 @@ TEST_F(LayersTest, LinearWrapIsTheSameAsTheCalls) {
                            .Conv2D("conv", {.filters = 2, .kernel_size = 3})
                            .apply(torch::relu)
                            .MaxPooling("pool", 2)
-                           .apply2(PReLU, "prelu", PReLUOptions{})
+                           .PReLU("prelu")
                            .FullyConnected("fc", {.units = 3});
   predict();
   at::Tensor z = at::relu(Conv2D("conv", x, {.filters = 2, .kernel_size = 3}));
   z = FullyConnected("fc", PReLU("prelu", MaxPooling("pool", z, 2)), {.units = 3});
   EXPECT_TRUE(at::equal(y, z));
+}
+
+TEST_F(LayersTest, LinearWrapHasEveryLayerOfOneTensor) {
+  train();
+  const at::Tensor image = at::randn({2, 2, 8, 8});
+  const LinearWrap y = LinearWrap(image)
+                           .DepthwiseConv2D("d", {.kernel_size = 3})
+                           .Conv2DTranspose("t", {.filters = 4, .kernel_size = 3, .strides = 2})
+                           .BatchNorm("bn")
+                           .BatchRenorm("br", {.rmax = 3, .dmax = 5})
+                           .BNReLU("bnrelu")
+                           .InstanceNorm("in")
+                           .GroupNorm("gn", {.groups = 2})
+                           .LayerNorm("ln")
+                           .MaxPooling("max", 2, {.padding = Padding::same()})
+                           .AvgPooling("avg", 2)
+                           .FixedUnPooling("un", 2)
+                           .BilinearUpSample("up", 2)
+                           .PReLU("prelu")
+                           .Maxout("maxout", 2)
+                           .ConcatWith("cat", {at::zeros({2, 1, 16, 16})}, 1)
+                           .BNReLU("bnrelu2");
+  EXPECT_EQ(y.tensor().sizes(), (at::IntArrayRef{2, 3, 16, 16}));
+  const VariableScope scope("unnamed");
+  EXPECT_EQ(y.BNReLU().tensor().sizes(), y.tensor().sizes());
+  EXPECT_TRUE(has_variable("unnamed/bn/gamma"));
+  EXPECT_EQ(y.GlobalAvgPooling("pool").Dropout("drop").tensor().sizes(), (at::IntArrayRef{2, 3}));
+  EXPECT_EQ(LinearWrap(at::zeros({2, 5}, at::kLong))
+                .Embedding("e", {.vocabulary = 3, .features = 4})
+                .MultiHeadAttention("a", {.heads = 2})
+                .Linear("l", {.units = 6})
+                .Conv1D("c", {.filters = 3, .kernel_size = 3})
+                .tensor()
+                .sizes(),
+            (at::IntArrayRef{2, 3, 6}));
 }
 
 TEST_F(LayersTest, ErrorsOfTheseLayersNameThePlaceToo) {

@@ -3,8 +3,11 @@
 #include <ATen/ATen.h>
 
 #include "tensorpack/models/batch_norm.h"
+#include "tensorpack/models/conv1d.h"
 #include "tensorpack/models/conv2d.h"
+#include "tensorpack/models/conv2d_transpose.h"
 #include "tensorpack/models/fully_connected.h"
+#include "tensorpack/models/linear.h"
 #include "tensorpack/models/regularize.h"
 #include "tensorpack/models/replace_variables.h"
 #include "tests/models/fixture.h"
@@ -68,6 +71,46 @@ TEST_F(LayersTest, LayersCollectTheCostOfTheirKernels) {
   EXPECT_NEAR(regularize_cost_from_collection().item<double>(), expected, 1e-5);
   predict();
   FullyConnected("fc0", kInput, {.units = 2});
+  EXPECT_EQ(regularize_cost_from_collection().item<float>(), 0);
+}
+
+TEST_F(LayersTest, LayersCollectTheCostOfBiasesAndOutputs) {
+  train();
+  const ArgScope scope(FullyConnectedOptions{.activation = at::relu,
+                                             .bias_init = init::constant(3),
+                                             .bias_regularizer = l1_regularizer(1),
+                                             .activity_regularizer = l1_regularizer(10)});
+  const auto layer = [](const at::Tensor& x) {
+    const VariableScope shared("siamese", Reuse::kAuto);
+    return FullyConnected("fc", x, {.units = 2, .kernel_init = init::ones()});
+  };
+  layer(kInput);                 // rows of 6, 6
+  layer(at::full({1, 3}, -9.));  // 0, 0 behind the activation
+  const auto& items = tower_->call().collection(Collection::kRegularizationLosses);
+  ASSERT_EQ(items.size(), 3U);  // the bias counts once, each output by itself
+  EXPECT_EQ(items[0].first, "siamese/fc/b/Regularizer");
+  EXPECT_EQ(items[1].first, "siamese/fc/ActivityRegularizer");
+  EXPECT_EQ(regularize_cost_from_collection().item<float>(), 6 + 10 * 24);
+}
+
+TEST_F(LayersTest, EveryLayerWithWeightsRegularizesItsBiasAndOutput) {
+  train();
+  const Regularizer one = [](const at::Tensor&) { return at::ones({}); };
+  const at::Tensor image = at::ones({1, 2, 4, 4});
+  Conv1D("a", image[0],
+         {.filters = 2, .kernel_size = 1, .bias_regularizer = one, .activity_regularizer = one});
+  Conv2D("b", image,
+         {.filters = 2, .kernel_size = 1, .bias_regularizer = one, .activity_regularizer = one});
+  DepthwiseConv2D("c", image,
+                  {.kernel_size = 1, .bias_regularizer = one, .activity_regularizer = one});
+  Conv2DTranspose(
+      "d", image,
+      {.filters = 2, .kernel_size = 1, .bias_regularizer = one, .activity_regularizer = one});
+  Linear("e", kInput, {.units = 2, .bias_regularizer = one, .activity_regularizer = one});
+  EXPECT_EQ(regularize_cost_from_collection().item<float>(), 10);
+  predict();
+  Conv2D("b", image,
+         {.filters = 2, .kernel_size = 1, .bias_regularizer = one, .activity_regularizer = one});
   EXPECT_EQ(regularize_cost_from_collection().item<float>(), 0);
 }
 

@@ -2,7 +2,10 @@
 // What convolutions and linear layers have in common.
 #pragma once
 
+#include <utility>
+
 #include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/models/layer.h"
 #include "tensorpack/models/regularize.h"
 #include "tensorpack/utils/tensor.h"
 
@@ -19,11 +22,20 @@ Weights get_weights(const Options& options, at::IntArrayRef shape, int64_t outpu
   Weights weights;
   weights.kernel = get_variable(
       "W", shape, {.init = options.kernel_init.value_or(init::he_normal()), .channels_last = true});
-  add_regularization(options.kernel_regularizer, weights.kernel);
+  add_regularization(options.kernel_regularizer, "W", weights.kernel);
   if (options.use_bias.value_or(true)) {
     weights.bias = get_variable("b", {outputs}, options.bias_init.value_or(init::zeros()));
+    add_regularization(options.bias_regularizer, "b", weights.bias);
   }
   return weights;
+}
+
+/// What such a layer returns: the output after the activation, regularized as the options say.
+template <typename Options>
+at::Tensor finish_output(at::Tensor output, const Options& options) {
+  output = activate(std::move(output), options.activation);
+  add_activity_regularization(options.activity_regularizer, output);
+  return output;
 }
 
 }  // namespace tensorpack::detail
