@@ -74,9 +74,17 @@ at::Tensor find_or_create(CallScope& call, const std::string& path, at::IntArray
 
 VariableScope::VariableScope(const std::string& name, Reuse reuse)
     : outer_length_(scope_state().path.size()), outer_reuse_(scope_state().reuse) {
+  TP_CHECK(!name.empty(), "VariableScope",
+           "the name is empty. To change only the reuse of the scope around it, write "
+           "VariableScope scope(Reuse::kAuto).");
   check_variable_name("VariableScope", name);
   if (!scope_state().path.empty()) scope_state().path += '/';
   scope_state().path += name;
+  if (reuse != Reuse::kInherit) scope_state().reuse = reuse;
+}
+
+VariableScope::VariableScope(Reuse reuse)
+    : outer_length_(scope_state().path.size()), outer_reuse_(scope_state().reuse) {
   if (reuse != Reuse::kInherit) scope_state().reuse = reuse;
 }
 
@@ -119,6 +127,11 @@ at::Tensor get_scalar_variable(const std::string& name, double first_value, c10:
         graph.place_of_variable(call.options().device), prefix);
   }
   return variable->tensor;
+}
+
+at::Tensor get_global_step() {
+  const CallScope& call = CallScope::current_or_throw("get_global_step");
+  return call.graph().global_step().tensor.to(call.options().device);
 }
 
 }  // namespace tensorpack

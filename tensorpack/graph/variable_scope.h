@@ -31,6 +31,8 @@ enum class Reuse {
 class [[nodiscard]] VariableScope {
  public:
   explicit VariableScope(const std::string& name, Reuse reuse = Reuse::kInherit);
+  /// The scope it stands in, which may be the root, with another reuse.
+  explicit VariableScope(Reuse reuse);
   ~VariableScope();
   VariableScope(const VariableScope&) = delete;
   VariableScope& operator=(const VariableScope&) = delete;
@@ -79,5 +81,10 @@ at::Tensor get_variable(const std::string& name, at::IntArrayRef shape, Init ini
 /// asked first: never a copy, for what counts steps is written.
 at::Tensor get_scalar_variable(const std::string& name, double first_value,
                                c10::ScalarType dtype = c10::kFloat);
+
+/// The number of steps made so far, an int64 of no dimensions, as the step at hand begins: what a
+/// function makes of it changes from step to step. It is a variable in the memory of the host: on
+/// CUDA a step that reads it is replayed, not captured.
+at::Tensor get_global_step();
 
 }  // namespace tensorpack

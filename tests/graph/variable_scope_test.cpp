@@ -53,6 +53,25 @@ TEST(VariableScopeTest, ReuseIsInherited) {
   EXPECT_EQ(VariableScope::current_reuse(), Reuse::kAuto);
 }
 
+TEST(VariableScopeTest, ReuseAloneKeepsThePathAndMayBeOfTheRoot) {
+  Graph graph;
+  CallScope call(graph);
+  const at::Tensor first = get_variable("W", {2});
+  {
+    VariableScope shared(Reuse::kAuto);
+    EXPECT_EQ(VariableScope::current_path(), "");
+    EXPECT_TRUE(get_variable("W", {2}).is_same(first));
+    VariableScope inner("gen");
+    VariableScope own(Reuse::kNone);
+    EXPECT_EQ(VariableScope::path_of("b"), "gen/b");
+    EXPECT_EQ(VariableScope::current_reuse(), Reuse::kNone);
+  }
+  EXPECT_ERROR(get_variable("W", {2}), "'W' is already used");
+  EXPECT_ERROR(VariableScope("", Reuse::kAuto),
+               "the name is empty. To change only the reuse of the scope around it, write "
+               "VariableScope scope(Reuse::kAuto).");
+}
+
 TEST(GetVariableTest, SecondCallFindsTheSameTensor) {
   Graph graph;
   at::Tensor first, second;
