@@ -359,21 +359,24 @@ int64_t InferenceRunner::samples_of(const DataPoint& datapoint) const {
     return samples;
   }
   const std::vector<TensorSpec>& inputs = towers_[0].op().inputs();
-  const std::optional<int64_t> samples = samples_of_inputs(inputs, datapoint);
+  const DataPoint placed = place_batch(inputs, datapoint);
+  const std::optional<int64_t> samples = samples_of_inputs(inputs, placed);
   if (!samples) {
     log::warning_once(
         "[InferenceRunner] the inputs of '{}' differ in their first dimension, {}: each datapoint "
         "counts as one sample. Say how many there are by .count_samples.",
-        towers_[0].name(), describe_sizes(inputs, datapoint));
+        towers_[0].name(), describe_sizes(inputs, placed));
   }
   return samples.value_or(1);
 }
 
 Feeds InferenceRunner::feeds(const DataPoint& datapoint) const {
   const std::vector<TensorSpec>& inputs = towers_[0].op().inputs();
-  check_batch_size(inputs, datapoint);
+  const DataPoint placed = place_batch(inputs, datapoint);
   Feeds feeds;
-  for (size_t i = 0; i < inputs.size(); ++i) feeds.emplace(inputs[i].name, datapoint[i]);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (placed[i].defined() || !inputs[i].default_value) feeds.emplace(inputs[i].name, placed[i]);
+  }
   return feeds;
 }
 

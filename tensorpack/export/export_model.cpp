@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "tensorpack/checkpoint/detail/malformed.h"
 #include "tensorpack/export/detail/program_function.h"
 #include "tensorpack/export/detail/program_recording.h"
 #include "tensorpack/export/program_file.h"
+#include "tensorpack/graph/left_out_inputs.h"
 #include "tensorpack/graph/passes/passes.h"
 #include "tensorpack/graph/record_op.h"
 #include "tensorpack/graph/state_guard.h"
@@ -67,6 +69,34 @@ void set_trial_batch(TensorSpec& spec, int64_t size) {
   if (spec.trial_shape.empty()) spec.trial_shape = spec.shape;
   const int64_t dim = batch_dimension(spec);
   if (dim >= 0) spec.trial_shape[static_cast<size_t>(dim)] = size;
+}
+
+// An input that has a default and is not asked for becomes a part of the program.
+void compute_defaults(PredictConfig& config) {
+  const std::vector<TensorSpec> all = std::exchange(config.inputs, {});
+  const std::vector<std::string>& wanted = config.input_names;
+  std::vector<char> is_given;
+  for (const TensorSpec& spec : all) {
+    const bool is_wanted = std::find(wanted.begin(), wanted.end(), spec.name) != wanted.end();
+    is_given.push_back(!spec.default_value || wanted.empty() || is_wanted);
+    if (is_given.back()) config.inputs.push_back(spec);
+  }
+  if (config.inputs.size() == all.size()) return;
+  config.tower_func.check_arity(all);
+  config.tower_func = [all, is_given, function = std::move(config.tower_func)](
+                          const std::vector<at::Tensor>& inputs) {
+    std::vector<at::Tensor> given(all.size());
+    auto input = inputs.begin();
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (is_given[i]) given[i] = *input++;
+    }
+    std::vector<at::Tensor> completed = given;
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (is_given[i]) continue;
+      completed[i] = all[i].default_value(shape_of_left_out(all[i], all, given), all[i].dtype);
+    }
+    return function(completed);
+  };
 }
 
 // Values in [0, 1), zeros for integers: those are valid as indices.
@@ -168,6 +198,7 @@ ExportedProgram export_program(PredictConfig config, const ExportOptions& option
   TP_CHECK(config.session.precision != Precision::kFloat16, kWhere,
            "models are recorded on the CPU, which cannot do float16. Use bfloat16.");
   for (TensorSpec& spec : config.inputs) leave_the_batch_open(spec);
+  compute_defaults(config);
   const int64_t unit = unit_of(config.inputs);
   for (TensorSpec& spec : config.inputs) set_trial_batch(spec, 2 * unit);
   config.graph.device = at::kCPU;

@@ -109,6 +109,12 @@ Op Graph::define(OpOptions options) {
   check_signature(options.inputs);
   const c10::Device device = check_device(options.device.value_or(options_.device));
   const at::Generator generator = this->generator(options.random_stream, device);
+  const bool has_defaults =
+      std::any_of(options.inputs.begin(), options.inputs.end(),
+                  [](const TensorSpec& spec) { return bool(spec.default_value); });
+  // Made now: checkpoints must have all generators from the first step on.
+  const at::Generator defaults_draw_from =
+      has_defaults ? this->generator(options.random_stream, at::kCPU) : at::Generator();
   OpBody body = complete(std::move(options.body), generator, options.inputs);
   auto state = std::make_shared<Op::State>(Op::State{.kind = Op::State::Kind::kProgram,
                                                      .name = std::move(options.name),
@@ -117,6 +123,7 @@ Op Graph::define(OpOptions options) {
                                                      .body = std::move(body),
                                                      .feeder = std::move(options.feeder),
                                                      .generator = generator,
+                                                     .defaults_draw_from = defaults_draw_from,
                                                      .tower = options.tower});
   build(*state);
   ops_.push_back(Op(std::move(state)));

@@ -90,12 +90,13 @@ struct Op::State {
   c10::Device device = c10::kCPU;  // kProgram
   std::vector<TensorSpec> inputs = {};
   std::map<std::string, TensorSpec> outputs = {};
-  std::set<std::string> looked_up = {};  // kProgram: outputs that the body itself uses by name
-  OpBody body = {};                      // kProgram
-  InputFeeder feeder = {};               // kProgram
-  at::Generator generator = {};          // kProgram: what its operators draw from
-  int tower = 0;                         // kProgram: those of different towers may run at once
-  std::vector<Op> members = {};          // kGroup, kParallel
+  std::set<std::string> looked_up = {};   // kProgram: outputs that the body itself uses by name
+  OpBody body = {};                       // kProgram
+  InputFeeder feeder = {};                // kProgram
+  at::Generator generator = {};           // kProgram: what its operators draw from
+  at::Generator defaults_draw_from = {};  // kProgram: on the CPU; undefined without defaults
+  int tower = 0;                          // kProgram: those of different towers may run at once
+  std::vector<Op> members = {};           // kGroup, kParallel
   std::shared_ptr<ExchangeGroup> exchange = {};  // kParallel; may be null
   std::function<void()> function = {};           // kHost
 };

@@ -26,6 +26,17 @@ bool fits(const Shape& shape, at::IntArrayRef sizes) {
 
 }  // namespace
 
+DefaultValue::DefaultValue(double number)
+    : function_([number](const Shape& shape) { return at::full(shape, number, at::kDouble); }) {}
+
+at::Tensor DefaultValue::operator()(const Shape& shape, c10::ScalarType dtype) const {
+  const at::Tensor value = function_(shape);
+  TP_CHECK(value.defined(), "default_value",
+           "the function returned an undefined tensor. Return one of shape [{}].",
+           fmt::join(shape, ", "));
+  return value.to(dtype);
+}
+
 void TensorSpec::check(const at::Tensor& value) const {
   TP_CHECK(value.defined(), "input", "'{}' was given an undefined tensor. Feed {}.", name,
            to_string());

@@ -5,9 +5,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <optional>
-#include <set>
 
+#include "tensorpack/graph/left_out_inputs.h"
 #include "tensorpack/predict/detail/needs.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/error_context.h"
@@ -50,55 +49,13 @@ std::vector<std::string> computed_from(const detail::Needs& needs, const Op& op,
   return names;
 }
 
-// The batch that is given: the first dimension of an input where it is open, or else of any.
-std::optional<int64_t> given_batch(const std::vector<TensorSpec>& specs, const Feeds& feeds) {
-  std::optional<int64_t> batch;
-  for (const TensorSpec& spec : specs) {
-    const auto given = feeds.find(spec.name);
-    if (given == feeds.end() || !given->second.defined() || given->second.dim() == 0) continue;
-    const bool is_open = !spec.shape.empty() && spec.shape[0] == -1;
-    if (is_open) return given->second.size(0);
-    if (!batch) batch = given->second.size(0);
+std::vector<at::Tensor> in_order(const std::vector<TensorSpec>& specs, const Feeds& feeds) {
+  std::vector<at::Tensor> tensors(specs.size());
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const auto fed = feeds.find(specs[i].name);
+    if (fed != feeds.end()) tensors[i] = fed->second;
   }
-  return batch;
-}
-
-Shape trial_shape_of(const TensorSpec& spec) { return spec.trial_value(c10::kMeta).sizes().vec(); }
-
-// The size of an open inner dimension of an input, from what is given: that of the inputs which
-// have as many dimensions and leave the same one open, or else of all that are open; nullopt where
-// these differ. Dimensions that have other sizes in the trial shapes are others.
-std::optional<int64_t> given_size(const TensorSpec& input, size_t dim,
-                                  const std::vector<TensorSpec>& specs, const Feeds& feeds) {
-  const int64_t trial_size = trial_shape_of(input)[dim];
-  std::set<int64_t> same_place, all;
-  for (const TensorSpec& spec : specs) {
-    const auto given = feeds.find(spec.name);
-    if (given == feeds.end() || !given->second.defined()) continue;
-    if (given->second.dim() != std::ssize(spec.shape)) continue;  // an error of the session
-    const Shape trial = trial_shape_of(spec);
-    for (size_t d = 1; d < spec.shape.size(); ++d) {
-      if (spec.shape[d] != -1 || trial[d] != trial_size) continue;
-      const int64_t size = given->second.size(static_cast<int64_t>(d));
-      if (d == dim && spec.shape.size() == input.shape.size()) same_place.insert(size);
-      all.insert(size);
-    }
-  }
-  const std::set<int64_t>& sizes = same_place.empty() ? all : same_place;
-  return sizes.size() == 1 ? std::optional(*sizes.begin()) : std::nullopt;
-}
-
-// Of the sizes that the other inputs have, or else of its trial shape.
-at::Tensor zeros_for(const TensorSpec& input, const std::vector<TensorSpec>& specs,
-                     const Feeds& feeds, c10::Device device) {
-  const at::Tensor trial = input.trial_value(device);
-  Shape shape = trial.sizes().vec();
-  for (size_t dim = 0; dim < shape.size(); ++dim) {
-    if (input.shape[dim] != -1) continue;
-    const auto size = dim == 0 ? given_batch(specs, feeds) : given_size(input, dim, specs, feeds);
-    shape[dim] = size.value_or(shape[dim]);
-  }
-  return shape == trial.sizes() ? trial : trial.new_zeros(shape);
+  return tensors;
 }
 
 bool is_open(const TensorSpec& spec) {
@@ -125,7 +82,8 @@ OnlinePredictor::OnlinePredictor(Graph& graph, TowerHandle tower, PredictorOptio
     tower_.check_tensor(name, "predictor '" + op.name() + "'");
   }
   for (const TensorSpec& spec : op.inputs()) {
-    if (!contains(options_.input_names, spec.name)) left_out_.push_back(spec);
+    if (contains(options_.input_names, spec.name) || spec.default_value) continue;
+    left_out_.push_back(spec);
   }
   if (left_out_.empty()) return;
   auto needs = std::make_shared<const detail::Needs>(graph, op);
@@ -143,9 +101,10 @@ std::vector<at::Tensor> OnlinePredictor::operator()(const std::vector<at::Tensor
   Feeds feeds;
   for (size_t i = 0; i < inputs.size(); ++i) feeds.emplace(options_.input_names[i], inputs[i]);
   const Op& op = tower_.op();
-  const Feeds given = feeds;
+  const std::vector<at::Tensor> given = in_order(op.inputs(), feeds);
   for (const TensorSpec& spec : left_out_) {
-    feeds.emplace(spec.name, zeros_for(spec, op.inputs(), given, op.device()));
+    const Shape shape = shape_of_left_out(spec, op.inputs(), given);
+    feeds.emplace(spec.name, at::zeros(shape, at::TensorOptions(spec.dtype).device(op.device())));
   }
   const bool has_guessed = std::any_of(left_out_.begin(), left_out_.end(), is_open);
   if (!has_guessed) return session.run(op, options_.output_names, feeds);

@@ -27,11 +27,12 @@ struct PredictorOptions {
 
 /// A prediction tower as a function from tensors to tensors.
 ///
-/// Inputs that are left out are filled with zeros. Open dimensions of theirs get the sizes that the
-/// inputs given have in the same place, if their trial shapes agree there; without one, the sizes
-/// of the trial shape. Throws an Error when it is made if a name is unknown or an output depends on
-/// an input that is left out, and when it is called if the session does not exist yet or the number
-/// of tensors is wrong.
+/// Inputs that are left out have their default (TensorSpec::default_value), or else are filled with
+/// zeros. Open dimensions of theirs get the sizes that the inputs given have in the same place, if
+/// their trial shapes agree there; without one, the sizes of the trial shape. Throws an Error when
+/// it is made if a name is unknown or an output depends on an input that is left out and has no
+/// default, and when it is called if the session does not exist yet or the number of tensors is
+/// wrong.
 class OnlinePredictor {
  public:
   /// `session` is asked at every call; `graph` is the one of the tower.

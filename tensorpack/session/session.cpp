@@ -10,6 +10,7 @@
 #include "tensorpack/graph/check_batch.h"
 #include "tensorpack/graph/exchange.h"
 #include "tensorpack/graph/failure_place.h"
+#include "tensorpack/graph/left_out_inputs.h"
 #include "tensorpack/graph/record_op.h"
 #include "tensorpack/graph/state_guard.h"
 #include "tensorpack/session/eager_executor.h"
@@ -274,10 +275,13 @@ void Session::take_batches(Run& run) {
 void Session::take_batch(Part& part, const Feeds& feeds) {
   const Op& op = part.op;
   const std::vector<TensorSpec>& specs = op.inputs();
+  const InputFeeder& feeder = op.state().feeder;
   const auto fed = std::count_if(specs.begin(), specs.end(),
                                  [&](const TensorSpec& spec) { return feeds.contains(spec.name); });
-  if (fed == std::ssize(specs)) return;
-  const InputFeeder& feeder = op.state().feeder;
+  const bool has_all = std::all_of(specs.begin(), specs.end(), [&](const TensorSpec& spec) {
+    return feeds.contains(spec.name) || spec.default_value;
+  });
+  if (fed == std::ssize(specs) || (has_all && (fed > 0 || !feeder))) return;
   TP_CHECK(static_cast<bool>(feeder), place_of(op),
            "the op has no input source, and was fed {} of {}. Feed: {}.", fed,
            counted(std::ssize(specs), "input"), join(input_names(op), ", "));
@@ -292,12 +296,16 @@ void Session::take_batch(Part& part, const Feeds& feeds) {
 void Session::bind_inputs(Part& part, Run& run) {
   const Op& op = part.op;
   const std::vector<TensorSpec>& specs = op.inputs();
-  if (part.has_batch) check_batch_size(specs, part.inputs);
+  if (part.has_batch) part.inputs = place_batch(specs, std::move(part.inputs));
   part.inputs.resize(specs.size());
   for (size_t i = 0; i < specs.size(); ++i) {
-    at::Tensor& input = part.inputs[i];
     const auto feed = run.feeds.find(specs[i].name);
-    if (feed != run.feeds.end()) input = feed->second;
+    if (feed != run.feeds.end()) part.inputs[i] = feed->second;
+  }
+  const at::Generator& generator = op.state().defaults_draw_from;
+  if (generator.defined()) fill_defaults(specs, part.inputs, generator);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    at::Tensor& input = part.inputs[i];
     specs[i].check(input);
     input = input.to(op.device());
   }

@@ -158,9 +158,9 @@ class InputSourceCallback final : public Callback {
     if (!batch) return;
     feeder_.put_back(*batch);
     try {
-      check_batch_size(*inputs_, *batch);
+      const std::vector<at::Tensor> placed = place_batch(*inputs_, *batch);
       for (size_t i = 0; i < inputs_->size(); ++i) {
-        if ((*batch)[i].defined()) (*inputs_)[i].check((*batch)[i]);
+        if (placed[i].defined()) (*inputs_)[i].check(placed[i]);
       }
     } catch (...) {
       rethrow_with(

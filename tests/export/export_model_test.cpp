@@ -63,6 +63,26 @@ TEST(ExportModelTest, SizesThatFollowFromTheBatchAreComputedAnew) {
   expect_equal([](const Tensor& x) { return x.repeat({1, x.size(0)}); }, {1, 3});
 }
 
+TEST(ExportModelTest, ADefaultThatIsNoInputBecomesAPartOfTheProgram) {
+  const auto recurrent = [](std::vector<std::string> inputs) -> PredictConfig {
+    return {.inputs = {{"x", {-1, 4}}, {.name = "state", .shape = {-1, 4}, .default_value = 0.5}},
+            .tower_func = [](const Tensor& x,
+                             const Tensor& state) { named("y", (x + 2 * state).tanh()); },
+            .input_names = std::move(inputs),
+            .output_names = {"y"}};
+  };
+  const TempDir dir;
+  export_model(recurrent({"x"}), dir / "of_x");
+  export_model(recurrent({}), dir / "of_both");
+  const ExportedModel of_x = load_exported_model(dir / "of_x");
+  const ExportedModel of_both = load_exported_model(dir / "of_both");
+  for (const int64_t size : {1, 3, 8}) {
+    const Tensor x = at::rand({size, 4});
+    EXPECT_TRUE(at::equal(of_x(x)[0], (x + 1).tanh())) << size;
+    EXPECT_TRUE(at::equal(of_both(x, at::ones({size, 4}))[0], (x + 2).tanh())) << size;
+  }
+}
+
 TEST(ExportModelTest, TheBatchNeedNotComeFirst) {
   expect_equal(
       [](const Tensor& x) {
