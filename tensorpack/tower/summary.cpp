@@ -11,6 +11,7 @@
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/regex.h"
 
 namespace tensorpack {
@@ -36,6 +37,15 @@ bool is_keeping_summaries(const char* where) {
   return tower->is_main_training_tower();
 }
 
+// A scope that is used again reports what its first use did: that goes on, with a warning.
+bool is_reused(const char* where, const std::string& name) {
+  const Reuse reuse = VariableScope::current_reuse();
+  if (reuse != Reuse::kReuse && reuse != Reuse::kAuto) return false;
+  log::warning_once("[{}] the scope '{}' is used again: the summary '{}' is that of its first use.",
+                    where, VariableScope::current_path(), name);
+  return true;
+}
+
 // Registers what is reported of `tensor`, by giving it a name that ops can fetch it by. The
 // function of an op is called several times: what is known already is not added again.
 void add_summary(const char* where, detail::TensorSummary summary, const at::Tensor& tensor) {
@@ -44,9 +54,10 @@ void add_summary(const char* where, detail::TensorSummary summary, const at::Ten
   auto& all = detail::summaries_of(tower.graph()).tensors;
   const auto known = std::find_if(all.begin(), all.end(),
                                   [&](const auto& one) { return one.name == summary.name; });
-  TP_CHECK(!tower.call().named_tensors().contains(summary.fetch) &&
-               (known == all.end() || known->fetch == summary.fetch),
-           where, "there is already a summary '{}' in this tower. Name it otherwise.",
+  const bool is_taken = tower.call().named_tensors().contains(summary.fetch) ||
+                        (known != all.end() && known->fetch != summary.fetch);
+  if (is_taken && is_reused(where, summary.name)) return;
+  TP_CHECK(!is_taken, where, "there is already a summary '{}' in this tower. Name it otherwise.",
            summary.name);
   named("summary/" + summary.name, tensor.detach());
   if (known == all.end()) all.push_back(std::move(summary));
@@ -80,9 +91,10 @@ void add_moving_summary(const std::string& name, const at::Tensor& scalar,
            "the decay of '{}' is {}. It must lie in [0, 1).", name, options.decay);
   TowerContext& tower = *TowerContext::current();
   const auto& taken = tower.call().collection(Collection::kMovingSummaries);
-  TP_CHECK(std::none_of(taken.begin(), taken.end(),
-                        [&](const auto& item) { return item.first == name; }),
-           "add_moving_summary",
+  const bool is_taken =
+      std::any_of(taken.begin(), taken.end(), [&](const auto& item) { return item.first == name; });
+  if (is_taken && is_reused("add_moving_summary", name)) return;
+  TP_CHECK(!is_taken, "add_moving_summary",
            "there is already a summary '{}' in this tower. Name it otherwise.", name);
   tower.call().add_to_collection(Collection::kMovingSummaries, name, scalar);
 
@@ -135,8 +147,15 @@ void add_tensor_summary(const std::string& name, const at::Tensor& tensor, Summa
 void add_activation_summary(const std::string& name, const at::Tensor& activation,
                             SummaryTypes types) {
   if (!is_keeping_summaries("add_activation_summary")) return;
-  TP_CHECK(activation.defined() && activation.dim() >= 2, "add_activation_summary",
-           "'{}' must have two dimensions or more, got {}.", name, shape_of(activation));
+  TP_CHECK(activation.defined(), "add_activation_summary",
+           "'{}' is an undefined tensor. Compute it first.", name);
+  if (activation.dim() < 2) {
+    log::warning_once(
+        "[add_activation_summary] '{}' has the shape {} and is left out: an activation has two "
+        "dimensions or more. For others use add_tensor_summary().",
+        name, shape_of(activation));
+    return;
+  }
   add_tensor_summary("activation-summary/" + name, activation, std::move(types));
 }
 

@@ -21,7 +21,8 @@ struct MovingSummaryOptions {
 ///
 /// Called in a tower function; does nothing but in the first training tower. The average is updated
 /// by the op itself, at every run, in the variable `EMA/<name>`, which is not saved; the first
-/// value counts in full. Throws Error when the tensor is not a scalar or the name is taken.
+/// value counts in full. Throws Error when the tensor is not a scalar or the name is taken. In a
+/// scope that is used again (Reuse), what its first use reported stays, and a warning says so.
 void add_moving_summary(const std::string& name, const at::Tensor& scalar,
                         MovingSummaryOptions options = {});
 
@@ -35,7 +36,7 @@ void add_moving_summary(const at::Tensor& first, const Tensors&... others);
 ///
 /// Like all functions below: called in a tower function, does nothing but in the first training
 /// tower, and costs nothing but in the steps in which MergeAllSummaries reports. Throws Error when
-/// the name is taken.
+/// the name is taken, but for a scope that is used again, as above.
 void add_image_summary(const std::string& name, const at::Tensor& images, int64_t max_images = 3);
 
 /// What to say of the values of a tensor, and what is put behind its name.
@@ -51,7 +52,8 @@ using SummaryTypes = std::vector<SummaryType>;
 /// Reports a tensor of a step, as `<name>-histogram` and the like.
 void add_tensor_summary(const std::string& name, const at::Tensor& tensor, SummaryTypes types);
 
-/// The same under `activation-summary/`, for a tensor of two dimensions or more.
+/// The same under `activation-summary/`, for a tensor of two dimensions or more. Another one is
+/// left out, with a warning.
 void add_activation_summary(const std::string& name, const at::Tensor& activation,
                             SummaryTypes types = {SummaryType::kSparsity, SummaryType::kRms,
                                                   SummaryType::kHistogram});

@@ -8,6 +8,7 @@
 #include "tensorpack/optim/gradient_processor.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/train/single_cost_trainer.h"
+#include "tests/support/capture.h"
 #include "tests/train/linear_model.h"
 
 namespace tensorpack {
@@ -187,12 +188,39 @@ TEST(SummaryTest, WrongTensorsAreErrors) {
       ThrowsMessage<Error>(HasSubstr("'x' has the shape [2, 5, 4, 4]")));
   EXPECT_THAT([] { add_tensor_summary("x", at::ones({2}), {SummaryType::kScalar}); },
               ThrowsMessage<Error>(HasSubstr("'x' must be a scalar")));
-  EXPECT_THAT([] { add_activation_summary("x", at::ones({2})); },
-              ThrowsMessage<Error>(HasSubstr("two dimensions or more, got [2]")));
   EXPECT_THROW(add_param_summary({{"("}}), Error);
   add_tensor_summary("y", at::ones({2}), {SummaryType::kMean});
   EXPECT_THAT([] { add_tensor_summary("y", at::ones({2}), {SummaryType::kMean}); },
               ThrowsMessage<Error>(HasSubstr("there is already a summary 'y-mean'")));
+}
+
+TEST(SummaryTest, AnActivationOfOneDimensionIsLeftOutWithAWarning) {
+  Graph graph;
+  TowerContext tower(graph);
+  const std::string log = stdout_of([] { add_activation_summary("bias", at::ones({2})); });
+  EXPECT_THAT(log, HasSubstr("WRN [add_activation_summary] 'bias' has the shape [2] and is left"));
+  EXPECT_TRUE(detail::summaries_of(graph).tensors.empty());
+  EXPECT_THAT([] { add_activation_summary("x", at::Tensor()); },
+              ThrowsMessage<Error>(HasSubstr("'x' is an undefined tensor")));
+}
+
+// As of a discriminator that looks at pictures and at what a generator made of noise.
+TEST(SummaryTest, AScopeThatIsUsedAgainReportsWhatItsFirstUseDid) {
+  Graph graph;
+  TowerContext tower(graph);
+  const auto discriminate = [](double value) {
+    const VariableScope scope("discrim", Reuse::kAuto);
+    add_moving_summary("mean", at::full({}, value, at::kFloat));
+    add_activation_summary("conv", at::full({1, 1}, value), {SummaryType::kMean});
+  };
+  discriminate(3);
+  const std::string log = stdout_of([&] { discriminate(4); });
+  EXPECT_THAT(log, HasSubstr("WRN [add_moving_summary] the scope 'discrim' is used again: the "
+                             "summary 'mean' is that of its first use."));
+  EXPECT_THAT(log, HasSubstr("the summary 'activation-summary/conv-mean' is that"));
+  EXPECT_EQ(graph.variables().at("EMA/mean").tensor.item<float>(), 3);
+  const auto& fetch = detail::summaries_of(graph).tensors.at(0).fetch;
+  EXPECT_EQ(tower.tensor(fetch).item<float>(), 3);
 }
 
 TEST(SummaryTest, AveragesAreNotSaved) {
