@@ -9,6 +9,7 @@
 
 #include "tensorpack/checkpoint/checkpoint.h"
 #include "tensorpack/checkpoint/weights_file.h"
+#include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
@@ -174,6 +175,14 @@ NamedTensors translate(const Graph& graph, const NamedTensors& values,
   return std::move(translated.ours);
 }
 
+// The shell does not expand `~` within quotes, and not in a flag such as --load=~/x.
+std::filesystem::path with_home(const std::filesystem::path& path) {
+  const std::string text = path.string();
+  const auto home = env("HOME");
+  if (!home || !(text == "~" || text.starts_with("~/"))) return path;
+  return *home + text.substr(1);
+}
+
 // The counters of the sets of variables that an optimizer updates, by the name of the first:
 // `Adam/step`, `Adam/step_1` and so on.
 std::map<std::string, std::vector<const Variable*>> counters_of_sets(const Graph& graph) {
@@ -305,7 +314,22 @@ std::vector<std::string> ChainInit::missing() const {
 
 Owned<SessionInit> smart_init(const std::filesystem::path& path, RestoreOptions options) {
   if (path.empty()) return nullptr;
-  return SaverRestore(path, std::move(options));
+  return SaverRestore(with_home(path), std::move(options));
+}
+
+Owned<SessionInit> smart_init(const std::vector<std::filesystem::path>& paths,
+                              RestoreOptions options) {
+  OwnedList<SessionInit> inits;
+  for (const std::filesystem::path& path : paths) {
+    if (!path.empty()) inits.add(SaverRestore(with_home(path), options));
+  }
+  if (inits.empty()) return nullptr;
+  return ChainInit(std::move(inits));
+}
+
+Owned<SessionInit> smart_init(std::initializer_list<std::filesystem::path> paths,
+                              RestoreOptions options) {
+  return smart_init(std::vector<std::filesystem::path>(paths), std::move(options));
 }
 
 Owned<SessionInit> smart_init(NamedTensors values, RestoreOptions options) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -107,8 +108,14 @@ class ChainInit final : public SessionInit {
   OwnedList<SessionInit> inits_;
 };
 
-/// Nothing for an empty path, else SaverRestore. Throws an Error when the path leads nowhere.
+/// Nothing for an empty path, else SaverRestore; `~` at its beginning is the home directory. Throws
+/// an Error when the path leads nowhere.
 Owned<SessionInit> smart_init(const std::filesystem::path& path, RestoreOptions options = {});
+/// Of several files, one after another: later ones win. smart_init({"backbone.npz", "head.npz"}).
+Owned<SessionInit> smart_init(std::initializer_list<std::filesystem::path> paths,
+                              RestoreOptions options = {});
+Owned<SessionInit> smart_init(const std::vector<std::filesystem::path>& paths,
+                              RestoreOptions options = {});
 /// DictRestore.
 Owned<SessionInit> smart_init(NamedTensors values, RestoreOptions options = {});
 

@@ -10,6 +10,7 @@
 #include "tensorpack/optim/adam.h"
 #include "tensorpack/optim/wrappers.h"
 #include "tensorpack/session/save_weights.h"
+#include "tensorpack/utils/env.h"
 #include "tensorpack/utils/fs.h"
 #include "tests/support/capture.h"
 #include "tests/support/throws.h"
@@ -235,6 +236,30 @@ TEST_F(SessionInitTest, LaterOnesOfAChainWin) {
       .init(graph_);
   EXPECT_TRUE(at::equal(value("W"), at::full({2, 3}, 9.F)));
   EXPECT_TRUE(at::equal(value("mean"), at::ones({3})));
+}
+
+TEST_F(SessionInitTest, SmartInitTakesSeveralFilesOfWhichLaterOnesWin) {
+  const TempDir dir;
+  write_weights(dir / "a.safetensors", {{"W", at::zeros({2, 3})}, {"mean", at::ones({3})}});
+  write_weights(dir / "b.safetensors", {{"W", at::full({2, 3}, 9.F)}});
+  smart_init({dir / "a.safetensors", dir / "b.safetensors"})->init(graph_);
+  EXPECT_TRUE(at::equal(value("W"), at::full({2, 3}, 9.F)));
+  EXPECT_TRUE(at::equal(value("mean"), at::ones({3})));
+  const std::vector<std::filesystem::path> files = {dir / "b.safetensors", "",
+                                                    dir / "a.safetensors"};
+  smart_init(files)->init(graph_);
+  EXPECT_TRUE(at::equal(value("W"), at::zeros({2, 3})));
+  EXPECT_FALSE(static_cast<bool>(smart_init(std::vector<std::filesystem::path>())));
+}
+
+TEST_F(SessionInitTest, SmartInitKnowsTheHomeDirectory) {
+  const TempDir home;
+  const ScopedEnv env("HOME", home.path().string());
+  write_weights(home / "w.safetensors", {{"mean", at::ones({3})}});
+  smart_init("~/w.safetensors")->init(graph_);
+  EXPECT_TRUE(at::equal(value("mean"), at::ones({3})));
+  smart_init({"~/w.safetensors", "~/w.safetensors"})->init(graph_);
+  EXPECT_ERROR(smart_init("~other/w.safetensors")->init(graph_), "~other");
 }
 
 TEST_F(SessionInitTest, SmartInitTakesNothingAPathOrADictionary) {
