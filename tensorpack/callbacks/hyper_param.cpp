@@ -14,8 +14,8 @@ namespace tensorpack {
 void GraphVarParam::setup(Graph& graph) {
   graph_ = &graph;
   variable_ = &graph.variables().at(name_);
-  TP_CHECK(variable_->tensor.dim() == 0, "GraphVarParam",
-           "'{}' has the shape [{}]; only a 0-d variable can be set.", name_,
+  TP_CHECK(variable_->tensor.numel() > 0, "GraphVarParam",
+           "'{}' has the shape [{}] and no elements to set. Name another variable.", name_,
            fmt::join(variable_->tensor.sizes(), ", "));
 }
 
@@ -24,12 +24,13 @@ void GraphVarParam::set_value(double value) {
            "GraphVarParam", "'{}' holds integers and cannot become {}. Give it a whole number.",
            name_, value);
   const auto lock = graph_->lock_variables();
-  variable_->assign(at::scalar_tensor(value, variable_->tensor.options().requires_grad(false)));
+  const at::Tensor& tensor = variable_->tensor;
+  variable_->assign(at::full(tensor.sizes(), value, tensor.options().requires_grad(false)));
 }
 
 double GraphVarParam::get_value() const {
   const auto lock = graph_->lock_variables();
-  return variable_->tensor.item<double>();
+  return variable_->tensor.detach().to(at::kDouble).mean().item<double>();
 }
 
 bool GraphVarParam::is_in_checkpoints() const { return variable_->is_saved(); }

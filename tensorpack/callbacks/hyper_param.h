@@ -32,8 +32,9 @@ class HyperParam {
   virtual bool is_in_checkpoints() const { return false; }
 };
 
-/// A 0-d variable of the graph, such as "learning_rate". Copies that towers have of it are set too.
-/// Throws Error in setup() when there is none, or it has a shape; later when a number that is not
+/// A variable of the graph, such as "learning_rate". One with a shape is set to the number in all
+/// of its elements, and its value is their mean. Copies that towers have of it are set too. Throws
+/// Error in setup() when there is none, or it has no elements; later when a number that is not
 /// whole is given to a variable of integers.
 class GraphVarParam final : public HyperParam {
  public:

@@ -38,6 +38,7 @@ void ProgressBar::before_epoch() {
 RunArgs ProgressBar::before_run(RunContext& context) {
   const Op& op = trainer().train_op();
   if (op && context.op() != op) return {};  // another op need not have these tensors
+  if (!op && names_.empty()) shown_ = scalars_of(context.op(), trainer().cost_names());
   if (shown_.empty() || !meter_ || !std::exchange(is_first_run_, false)) return {};
   // A value that is fetched must be computed and waited for, so steps that nobody sees go without.
   const LoopState& loop = trainer().loop();

@@ -16,7 +16,8 @@ namespace tensorpack {
 ///
 /// `names` are tensors, inputs or variables of the train op, shown without their scopes; the
 /// costs, if the op has them, when there are none. They come from the first hooked run of the train
-/// op in a step (of any op, if the trainer has no train op), and only from steps that are drawn.
+/// op in a step (of the first op that has a cost, if the trainer has no train op), and only from
+/// steps that are drawn.
 /// Throws Error before training when one is unknown or not a scalar.
 class ProgressBar final : public Callback {
  public:

@@ -55,6 +55,12 @@ Schedule exponential(ExponentialDecay decay) {
   return [=](double time) { return decay.from * std::pow(decay.factor, time / decay.every); };
 }
 
+Schedule staircase(ExponentialDecay decay) {
+  return [smooth = exponential(decay), every = decay.every](double time) {
+    return smooth(std::floor(time / every) * every);
+  };
+}
+
 Schedule constant(double value) {
   return [value](double) { return value; };
 }

@@ -45,6 +45,8 @@ struct ExponentialDecay {
   double every = 1;     ///< ... in so much time, without jumps
 };
 Schedule exponential(ExponentialDecay decay);
+/// The same in jumps, at every multiple of `every`.
+Schedule staircase(ExponentialDecay decay);
 
 Schedule constant(double value);
 

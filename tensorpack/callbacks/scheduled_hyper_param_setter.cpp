@@ -45,7 +45,7 @@ ScheduledHyperParamSetter::ScheduledHyperParamSetter(AnyHyperParam param, Schedu
     : HyperParamSetter(std::move(param)), schedule_(std::move(schedule)), options_(options) {
   TP_CHECK(schedule_ != nullptr, "ScheduledHyperParamSetter",
            "the schedule is empty. Pass a function of the time.");
-  TP_CHECK(options_.interp == Interpolation::kNone, "ScheduledHyperParamSetter",
+  TP_CHECK(options_.interp == Interp::kNone, "ScheduledHyperParamSetter",
            "a function has nothing to interpolate. Leave .interp out.");
 }
 
@@ -53,7 +53,7 @@ void ScheduledHyperParamSetter::before_train() {
   const std::optional<double> value = replayed_value(now());
   if (!value) return;
   const double actual = param().get_value();
-  if (now() > 0 && !is_close(*value, actual)) {
+  if (now() > 0 && !is_at_point() && !is_close(*value, actual)) {
     log::warning(
         "[ScheduledHyperParamSetter] {} is {:.6g} at {} {}, where the schedule has {:.6g}. {}",
         param().readable_name(), actual, options_.step_based ? "step" : "epoch", now(), *value,
@@ -79,7 +79,7 @@ std::vector<std::string> ScheduledHyperParamSetter::fingerprint() const {
   if (!schedule_) {
     std::vector<std::string> points;
     for (const auto& [time, value] : points_) points.push_back(fmt::format("{}: {}", time, value));
-    const bool is_linear = options_.interp == Interpolation::kLinear;
+    const bool is_linear = options_.interp == Interp::kLinear;
     return {fmt::format("{} by {} = {}{}", param().readable_name(), unit, join(points),
                         is_linear ? ", linear between" : "")};
   }
@@ -99,6 +99,11 @@ std::optional<double> ScheduledHyperParamSetter::next_value() {
   return value_between_points(now());
 }
 
+bool ScheduledHyperParamSetter::is_at_point() const {
+  return std::any_of(points_.begin(), points_.end(),
+                     [&](const auto& point) { return point.first == now(); });
+}
+
 std::optional<double> ScheduledHyperParamSetter::value_between_points(int64_t time) const {
   const auto after = std::upper_bound(
       points_.begin(), points_.end(), time,
@@ -106,7 +111,7 @@ std::optional<double> ScheduledHyperParamSetter::value_between_points(int64_t ti
   if (after == points_.begin()) return std::nullopt;
   const auto& [begin, from] = *(after - 1);
   if (begin == time) return from;
-  if (options_.interp == Interpolation::kNone || after == points_.end()) return std::nullopt;
+  if (options_.interp == Interp::kNone || after == points_.end()) return std::nullopt;
   const auto& [end, to] = *after;
   const double share = static_cast<double>(time - begin) / static_cast<double>(end - begin);
   return from + (to - from) * share;

@@ -11,17 +11,17 @@
 
 namespace tensorpack {
 
-enum class Interpolation {
+enum class Interp {
   kNone,    ///< jumps at the points
   kLinear,  ///< straight lines between the points
 };
 
 struct ScheduledHyperParamSetterOptions {
-  Interpolation interp = Interpolation::kNone;
+  Interp interp = Interp::kNone;
   /// Points are numbers of steps (global_step) instead of epochs.
   bool step_based = false;
-  /// When a training starts after some points, with another value than they gave: set it right.
-  /// Otherwise only say so.
+  /// When a training starts after some points, with another value than they gave: set it right,
+  /// with a warning. Otherwise only say so. At a point, its value is set as usual.
   bool set_at_beginning = true;
 };
 
@@ -53,6 +53,7 @@ class ScheduledHyperParamSetter final : public HyperParamSetter {
 
  private:
   int64_t now() const { return options_.step_based ? global_step() : epoch_num(); }
+  bool is_at_point() const;
   std::optional<double> value_between_points(int64_t time) const;
   std::optional<double> replayed_value(int64_t time) const;
 

@@ -31,13 +31,14 @@ bool wait_until(const Condition& is_done) {
 
 }  // namespace
 
-StartProcOrThread::StartProcOrThread(std::string name, Body body)
-    : name_(std::move(name)), body_(std::move(body)) {
+StartProcOrThread::StartProcOrThread(StartProcOrThreadOptions options, std::string name, Body body)
+    : name_(std::move(name)), body_(std::move(body)), options_(options) {
   TP_CHECK(body_ != nullptr, "StartProcOrThread", "the function is empty. Pass one to run.");
   set_chief_only(false);
 }
 
-StartProcOrThread::StartProcOrThread(std::string command) : name_(std::move(command)) {
+StartProcOrThread::StartProcOrThread(std::string command, StartProcOrThreadOptions options)
+    : name_(std::move(command)), options_(options) {
   TP_CHECK(!name_.empty(), "StartProcOrThread", "the command is empty. Pass one to run.");
   set_chief_only(false);
 }
@@ -46,6 +47,7 @@ StartProcOrThread::StartProcOrThread(StartProcOrThread&& other) noexcept
     : Callback(std::move(other)),
       name_(std::move(other.name_)),
       body_(std::move(other.body_)),
+      options_(other.options_),
       thread_(std::move(other.thread_)),
       process_(std::exchange(other.process_, 0)) {}
 
@@ -104,6 +106,11 @@ void StartProcOrThread::stop_process() {
 }
 
 void StartProcOrThread::after_train() {
+  if (!options_.stop_at_last) {
+    process_ = 0;
+    if (thread_.joinable()) thread_.rethrow_if_failed();
+    return;
+  }
   stop_process();
   if (!thread_.joinable()) return;
   thread_.request_stop();

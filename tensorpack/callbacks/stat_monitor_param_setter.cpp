@@ -19,7 +19,7 @@ StatMonitorParamSetter::StatMonitorParamSetter(AnyHyperParam param,
            "stat_name is empty. Name the scalar to watch.");
   TP_CHECK(options_.value_func != nullptr, "StatMonitorParamSetter",
            "value_func is empty. Pass a function from the old value to the new one.");
-  TP_CHECK(options_.last_k >= 2, "StatMonitorParamSetter", "last_k must be 2 or more, got {}.",
+  TP_CHECK(options_.last_k >= 1, "StatMonitorParamSetter", "last_k must be 1 or more, got {}.",
            options_.last_k);
 }
 

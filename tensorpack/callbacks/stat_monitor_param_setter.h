@@ -19,7 +19,7 @@ struct StatMonitorParamSetterOptions {
   std::function<double(double old_value)> value_func = {};
   /// How much the scalar must fall to count as better.
   double threshold = 0;
-  /// Within how many reports.
+  /// Within how many reports. With 1 every report changes the value: none is better than itself.
   int64_t last_k = 0;
   /// It is rising that counts.
   bool reverse = false;

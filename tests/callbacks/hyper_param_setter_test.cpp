@@ -117,6 +117,17 @@ TEST(ScheduledHyperParamSetterTest, ATrainingThatStartsLateGetsWhatThePointsLedT
               IsEmpty());
 }
 
+TEST(ScheduledHyperParamSetterTest, OnlyAStartBetweenPointsIsWarnedOf) {
+  const auto log_of_start = [](int64_t epoch) {
+    FakeTrainer trainer({.steps_per_epoch = 1, .starting_epoch = epoch, .max_epoch = epoch});
+    Assignments seen(trainer);
+    return stdout_of([&] { trainer.train(ScheduledHyperParamSetter(seen.param(), kPoints)); });
+  };
+  EXPECT_THAT(log_of_start(21), Not(HasSubstr("WRN")));  // after epoch 20, which is a point
+  EXPECT_THAT(log_of_start(21), HasSubstr("knob changes from 1 to 0.4."));
+  EXPECT_THAT(log_of_start(22), HasSubstr("knob is 1 at epoch 21, where the schedule has 0.4."));
+}
+
 TEST(ScheduledHyperParamSetterTest, AValueOfZeroIsReplayedToo) {
   EXPECT_THAT(assignments({.steps_per_epoch = 1, .starting_epoch = 9, .max_epoch = 9},
                           [](ObjAttrParam param) {
@@ -128,7 +139,7 @@ TEST(ScheduledHyperParamSetterTest, AValueOfZeroIsReplayedToo) {
 TEST(ScheduledHyperParamSetterTest, InterpolatesBetweenPointsByStep) {
   const auto all = assignments({.steps_per_epoch = 100, .max_epoch = 1}, [](ObjAttrParam param) {
     return ScheduledHyperParamSetter(std::move(param), {{30, 0.3}, {40, 0.4}, {50, 0.5}},
-                                     {.interp = Interpolation::kLinear, .step_based = true});
+                                     {.interp = Interp::kLinear, .step_based = true});
   });
   ASSERT_EQ(all.size(), 21u);
   EXPECT_EQ(all.front().first, 30);
@@ -180,6 +191,19 @@ TEST(GraphVarParamTest, SetsAVariable) {
   FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 3});
   stdout_of([&] { trainer.train(ScheduledHyperParamSetter("scratch", {{2, 0.25}})); });
   EXPECT_EQ(trainer.variables().at("scratch").tensor.item<double>(), 0.25);
+}
+
+TEST(GraphVarParamTest, SetsEveryElementOfAVariableWithAShape) {
+  FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 3});
+  const VariableOptions zeros{.role = VariableRole::kGlobal};
+  Variable& rates = trainer.graph().create_variable("rates", {2, 3}, zeros, at::kCPU);
+  trainer.graph().create_variable("none", {0}, zeros, at::kCPU);
+  stdout_of([&] { trainer.train(ScheduledHyperParamSetter("rates", {{2, 0.25}})); });
+  EXPECT_TRUE(at::equal(rates.tensor, at::full({2, 3}, 0.25F)));
+  EXPECT_EQ(trainer.monitors().get_latest("rates"), 0.25);
+  GraphVarParam none("none");
+  EXPECT_THAT([&] { none.setup(trainer.graph()); },
+              ThrowsMessage<Error>(HasSubstr("'none' has the shape [0] and no elements to set")));
 }
 
 TEST(GraphVarParamTest, AWrongNameFailsBeforeTheFirstStep) {
@@ -321,6 +345,18 @@ TEST(StatMonitorParamSetterTest, ChangesWhenAScalarDoesNotFallAnyMore) {
   });
   // 3, 2.95, 2.92 are no progress at step 5; after that three more are needed.
   EXPECT_THAT(seen.all, ElementsAre(Pair(5, DoubleNear(0.1, 1e-12))));
+}
+
+TEST(StatMonitorParamSetterTest, WithOneReportEveryOneChangesTheValue) {
+  FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 2});
+  Assignments seen(trainer, 4);
+  const auto halve = [](double old) { return old / 2; };
+  stdout_of([&] {
+    trainer.train({report_errors({5, 1}),
+                   StatMonitorParamSetter(
+                       seen.param(), {.stat_name = "error", .value_func = halve, .last_k = 1})});
+  });
+  EXPECT_THAT(seen.all, ElementsAre(Pair(1, 2), Pair(2, 1)));
 }
 
 TEST(StatMonitorParamSetterTest, RisingCountsWhenReversed) {

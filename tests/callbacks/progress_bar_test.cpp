@@ -14,7 +14,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 using testing::ThrowsMessage;
 
 class ProgressBarTest : public testing::Test {
@@ -93,9 +92,20 @@ TEST_F(ProgressBarTest, WithoutATrainOpShowsWhatIsAskedFor) {
   EXPECT_THAT(output_of({"cost"}), HasSubstr("cost=40]"));
 }
 
-TEST_F(ProgressBarTest, WithoutATrainOpShowsNothingByDefault) {
+TEST_F(ProgressBarTest, WithoutATrainOpShowsTheCostOfWhateverHasOne) {
   trainer_.forget_train_op();
-  EXPECT_THAT(output_of({}), Not(HasSubstr("cost")));
+  EXPECT_THAT(output_of({}), HasSubstr("cost=40]"));
+}
+
+TEST_F(ProgressBarTest, WithoutATrainOpARunThatHasNoCostIsPassedOver) {
+  const ScopedEnv refresh("TENSORPACK_PROGRESS_REFRESH", "0");
+  trainer_.forget_train_op();
+  const auto run_other_op = [](Callback& self) { self.trainer().hooked_sess().run(Op::nothing()); };
+  const std::string text = stdout_of([&] {
+    trainer_.train({ProgressBar(), PeriodicTrigger(CallbackFactory({.trigger = run_other_op}),
+                                                   {.every_k_steps = 1})});
+  });
+  EXPECT_THAT(text, HasSubstr("cost=30]"));
 }
 
 }  // namespace

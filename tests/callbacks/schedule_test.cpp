@@ -35,6 +35,13 @@ TEST(ScheduleTest, PolynomialFallsByItsPower) {
               ElementsAre(near(1), near(1.5), near(3)));
 }
 
+TEST(ScheduleTest, StaircaseIsExponentialInJumps) {
+  EXPECT_THAT(
+      values_at(schedule::staircase({.from = 8, .factor = 0.25, .every = 2}), {0, 1, 1.9, 2, 3, 4}),
+      ElementsAre(near(8), near(8), near(8), near(2), near(2), near(0.5)));
+  EXPECT_THROW(schedule::staircase({.from = 8, .every = 0}), Error);
+}
+
 TEST(ScheduleTest, ExponentialHasNoJumps) {
   EXPECT_THAT(
       values_at(schedule::exponential({.from = 8, .factor = 0.25, .every = 2}), {0, 1, 2, 4}),

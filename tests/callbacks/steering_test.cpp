@@ -170,6 +170,36 @@ TEST(StartProcOrThreadTest, AProcessIsEndedWithTheTraining) {
   EXPECT_NE(kill(std::stoi(read_file(file)), 0), 0) << "it is still there";
 }
 
+TEST(StartProcOrThreadTest, WhatIsToGoOnOutlivesTheTraining) {
+  const TempDir dir;
+  const auto file = dir / "pid";
+  std::atomic<bool> stopped = false;
+  {
+    FakeTrainer trainer;
+    stdout_of([&] {
+      trainer.train({StartProcOrThread("worker",
+                                       [&](const std::stop_token& stop) {
+                                         while (!stop.stop_requested()) std::this_thread::yield();
+                                         stopped = true;
+                                       },
+                                       {.stop_at_last = false}),
+                     StartProcOrThread("echo $$ > " + file.string() + "; exec sleep 100",
+                                       {.stop_at_last = false}),
+                     ActAt("trigger_step", 0, [&] {
+                       while (!std::filesystem::exists(file) || read_file(file).empty()) {
+                         std::this_thread::yield();
+                       }
+                     })});
+    });
+    EXPECT_FALSE(stopped);
+  }
+  EXPECT_TRUE(stopped) << "its owner is gone";
+  const int process = std::stoi(read_file(file));
+  EXPECT_EQ(kill(process, 0), 0) << "it is no more there";
+  kill(process, SIGKILL);
+  waitpid(process, nullptr, 0);
+}
+
 TEST(StartProcOrThreadTest, AProcessThatFailsIsAnErrorInTheLog) {
   FakeTrainer trainer;
   const std::string text = stdout_of([&] {

@@ -106,7 +106,7 @@ std::vector<Wrong> all_wrong() {
        "[EarlyStopping] the patience must be positive, got 0."},
       {"SessionRunTimeout", [] { SessionRunTimeout(std::chrono::seconds(-1)); },
        "[SessionRunTimeout] the time must be positive, got -1 seconds."},
-      {"StartProcOrThread", [] { StartProcOrThread("worker", {}); },
+      {"StartProcOrThread", [] { StartProcOrThread("worker", StartProcOrThread::Body()); },
        "[StartProcOrThread] the function is empty."},
       {"StartProcOrThreadOfNoCommand", [] { StartProcOrThread(""); },
        "[StartProcOrThread] the command is empty."},
