@@ -158,7 +158,9 @@ template <typename T>
 requires(!std::same_as<std::remove_cvref_t<T>, InferenceInput>)
     InferenceInput::InferenceInput(T&& input) {
   using Object = typename detail::Pointee<std::remove_cvref_t<T>>::Type;
-  if constexpr (std::derived_from<Object, DataFlow>) {
+  if constexpr (std::is_lvalue_reference_v<T>) {
+    static_assert(!std::is_lvalue_reference_v<T>, "Write std::move(data) to give the data away.");
+  } else if constexpr (std::derived_from<Object, DataFlow>) {
     source_ = std::make_unique<FeedInput>(Owned<DataFlow>(std::forward<T>(input)),
                                           FeedInputOptions{.infinite = false});
   } else {

@@ -17,10 +17,11 @@ struct TrainConfig {
   Owned<DataFlow> dataflow = {};
   Owned<InputSource> data = {};
   OwnedList<Callback> callbacks = {};
-  /// default_callbacks() when empty, and none for an empty list.
-  std::optional<OwnedList<Callback>> extra_callbacks = {};
-  /// default_monitors() when empty, and none for an empty list.
-  std::optional<OwnedList<MonitorBase>> monitors = {};
+  /// {A(), B()}; default_callbacks() when there is no list, and none for an empty one,
+  /// OwnedList<Callback>().
+  OptionalList<Callback> extra_callbacks = {};
+  /// default_monitors() when there is no list, and none for an empty one.
+  OptionalList<MonitorBase> monitors = {};
   SessionOptions session = {};
   Owned<SessionInit> session_init = {};
   int64_t starting_epoch = 1;

@@ -28,10 +28,11 @@ inline constexpr int64_t kDefaultMaxEpoch = 9'999'999;
 /// What to train with and how long: epochs starting_epoch to max_epoch are run, both included.
 struct TrainOptions {
   OwnedList<Callback> callbacks = {};
-  /// Appended after the user's; default_callbacks() when empty, and none for an empty list.
-  std::optional<OwnedList<Callback>> extra_callbacks = {};
-  /// default_monitors() when empty, and none for an empty list.
-  std::optional<OwnedList<MonitorBase>> monitors = {};
+  /// Appended after the user's: {A(), B()}. default_callbacks() when there is no list, and none for
+  /// an empty one, OwnedList<Callback>().
+  OptionalList<Callback> extra_callbacks = {};
+  /// default_monitors() when there is no list, and none for an empty one.
+  OptionalList<MonitorBase> monitors = {};
   SessionOptions session = {};
   Owned<SessionInit> session_init = {};
   /// Required. The period of callbacks; it has nothing to do with the size of a data set. 0 is

@@ -9,6 +9,7 @@
 #include <concepts>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -35,7 +36,12 @@ std::unique_ptr<Base> make_owned(T&& object) {
   using Value = std::remove_cvref_t<T>;
   static_assert(std::has_virtual_destructor_v<Base>,
                 "The base class needs a virtual destructor: it is deleted through the base.");
-  if constexpr (IsOwner<Value>::value) {
+  static_assert(!std::is_lvalue_reference_v<T>,
+                "Write std::move(object) to give it away: a copy would be used in its place, and "
+                "the object itself would see nothing.");
+  if constexpr (std::is_lvalue_reference_v<T>) {
+    return nullptr;  // refused above, in one message
+  } else if constexpr (IsOwner<Value>::value) {
     static_assert(std::convertible_to<T, std::unique_ptr<Base>>,
                   "Pass a std::unique_ptr to a class derived from the base class, with std::move.");
     return std::unique_ptr<Base>(std::forward<T>(object));
@@ -43,20 +49,16 @@ std::unique_ptr<Base> make_owned(T&& object) {
     static_assert(
         std::derived_from<Value, Base>,
         "Pass objects of classes derived from the base class, or std::unique_ptr to such.");
-    static_assert(!std::is_lvalue_reference_v<T>,
-                  "Write std::move(object) to give it away: a copy would be used in its place, and "
-                  "the object itself would see nothing.");
     return std::make_unique<Value>(std::forward<T>(object));
   }
 }
 
-// A value, or an owner, of something derived from Base. Values are given away: of an object that
-// keeps its name, a copy would be used in its place, and the object itself would see nothing.
+// A value, or an owner, of something derived from Base. Objects that keep their names are among
+// them, so that make_owned() can say what to write.
 template <typename T, typename Base>
-concept GivesAway = (IsOwner<std::remove_cvref_t<T>>::value
-                         ? std::convertible_to<T, std::unique_ptr<Base>>
-                         : std::derived_from<std::remove_cvref_t<T>, Base> &&
-                               !std::is_lvalue_reference_v<T>);
+concept HasObject = (IsOwner<std::remove_cvref_t<T>>::value
+                         ? std::convertible_to<std::remove_cvref_t<T>, std::unique_ptr<Base>>
+                         : std::derived_from<std::remove_cvref_t<T>, Base>);
 
 }  // namespace detail
 
@@ -69,7 +71,7 @@ class Owned {
 
   /// From a value that is given away (a temporary, or std::move(object)) or a unique_ptr.
   template <typename T>
-  requires(!std::same_as<std::remove_cvref_t<T>, Owned> && detail::GivesAway<T, Base>)
+  requires(!std::same_as<std::remove_cvref_t<T>, Owned> && detail::HasObject<T, Base>)
       Owned(T&& object)  // NOLINT: implicit
       : object_(detail::make_owned<Base>(std::forward<T>(object))) {}
 
@@ -121,7 +123,7 @@ class OwnedList {
   /// Takes values, each moved into the list, and unique_ptrs, in any mixture.
   template <typename... Ts>
   requires(sizeof...(Ts) > 0 && !(std::same_as<std::remove_cvref_t<Ts>, OwnedList> || ...) &&
-           (detail::GivesAway<Ts, Base> && ...)) OwnedList(Ts&&... objects) {  // NOLINT: implicit
+           (detail::HasObject<Ts, Base> && ...)) OwnedList(Ts&&... objects) {  // NOLINT: implicit
     objects_.reserve(sizeof...(Ts));
     (push(detail::make_owned<Base>(std::forward<Ts>(objects))), ...);
   }
@@ -171,6 +173,26 @@ class OwnedList {
   }
 
   Objects objects_;
+};
+
+/// An OwnedList or none, which is not the same as an empty one: {A(), B()}, or
+/// OwnedList<Base>() for a list of nothing.
+template <typename Base>
+class OptionalList {
+ public:
+  OptionalList() = default;
+  OptionalList(OwnedList<Base> list) : list_(std::move(list)) {}  // NOLINT: implicit
+  template <typename... Ts>
+  requires(sizeof...(Ts) > 0 && (detail::HasObject<Ts, Base> && ...))
+      OptionalList(Ts&&... objects)  // NOLINT: implicit
+      : list_(std::in_place, std::forward<Ts>(objects)...) {}
+
+  explicit operator bool() const { return list_.has_value(); }
+  OwnedList<Base>& operator*() { return *list_; }
+  const OwnedList<Base>& operator*() const { return *list_; }
+
+ private:
+  std::optional<OwnedList<Base>> list_;
 };
 
 }  // namespace tensorpack

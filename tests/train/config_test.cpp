@@ -7,12 +7,14 @@
 #include "tensorpack/callbacks/inference_runner.h"
 #include "tensorpack/callbacks/inference_stats.h"
 #include "tensorpack/callbacks/progress_bar.h"
+#include "tensorpack/callbacks/stop_at_nan.h"
 #include "tensorpack/dataflow/from_generator.h"
 #include "tensorpack/dataflow/map.h"
 #include "tensorpack/dataflow/prefetch.h"
 #include "tensorpack/dataflow/stage_report.h"
 #include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/queue_input.h"
+#include "tensorpack/monitors/scalar_printer.h"
 #include "tensorpack/optim/sgd.h"
 #include "tensorpack/train/train_config.h"
 #include "tensorpack/utils/flags.h"
@@ -47,6 +49,15 @@ std::string error_of(TrainConfig config) {
   });
   EXPECT_EQ(trainer.global_step(), 0);
   return text;
+}
+
+TEST(TrainConfigTest, ListsOfCallbacksAndMonitorsAreWrittenInBraces) {
+  const TrainConfig config{.extra_callbacks = {StopAtNaN(), ProgressBar()},
+                           .monitors = {ScalarPrinter()}};
+  ASSERT_TRUE(config.extra_callbacks);
+  EXPECT_EQ((*config.extra_callbacks).size(), 2u);
+  EXPECT_EQ((*config.monitors).size(), 1u);
+  EXPECT_FALSE(TrainConfig{}.extra_callbacks) << "the default ones";
 }
 
 TEST(TrainConfigTest, GoodConfigLearns) {

