@@ -20,6 +20,7 @@
 
 namespace tensorpack {
 
+class OnlinePredictor;
 class ProcessGroup;
 
 /// A prediction tower to be built beside the training towers.
@@ -112,6 +113,15 @@ class TrainerBase {
   /// Builds the model once more, in prediction mode, on the variables of the first tower. Only
   /// before the graph is final, and only for trainers that have a tower function: Error otherwise.
   virtual TowerHandle build_prediction_tower(PredictionTowerOptions options);
+
+  /// A function from some inputs of the model to some of its tensors, in prediction mode, on the
+  /// variables as they are at each call. Made in setup_graph() of a callback or earlier, called in
+  /// before_train() or later; it may outlive the trainer. Predictors on one device share a tower,
+  /// so that another one costs little. `device` is the graph's when empty; on another one, every
+  /// call copies the variables there. Error for trainers that have no tower function.
+  virtual OnlinePredictor get_predictor(std::vector<std::string> input_names,
+                                        std::vector<std::string> output_names,
+                                        std::optional<c10::Device> device = {}) = 0;
 
  protected:
   TrainerBase();

@@ -45,14 +45,9 @@ class TowerTrainer : public Trainer {
 
   TowerHandle build_prediction_tower(PredictionTowerOptions options) override;
 
-  /// A function from some inputs of the model to some of its tensors, in prediction mode, on the
-  /// variables as they are at each call. Made in setup_graph() of a callback or earlier, called in
-  /// before_train() or later; it may outlive the trainer. Predictors on one device share a tower,
-  /// so that another one costs little. `device` is the graph's when empty; on another one, every
-  /// call copies the variables there.
   OnlinePredictor get_predictor(std::vector<std::string> input_names,
                                 std::vector<std::string> output_names,
-                                std::optional<c10::Device> device = {});
+                                std::optional<c10::Device> device = {}) override;
 
  protected:
   /// What the model is and where its inputs come from; once. The VariableScope that is open now is

@@ -16,6 +16,7 @@
 #include "tensorpack/parallel/graph_lines.h"
 #include "tensorpack/parallel/rank_state.h"
 #include "tensorpack/parallel/variable_sync.h"
+#include "tensorpack/predict/online_predictor.h"
 #include "tensorpack/train/graph_fingerprint.h"
 #include "tensorpack/train/variable_table.h"
 #include "tensorpack/utils/error.h"
@@ -111,6 +112,15 @@ void Trainer::set_processes(std::shared_ptr<ProcessGroup> processes) {
 }
 
 // A run_step() of its own may report anything.
+OnlinePredictor Trainer::get_predictor(std::vector<std::string> /*input_names*/,
+                                       std::vector<std::string> output_names,
+                                       std::optional<c10::Device> /*device*/) {
+  throw make_error("get_predictor",
+                   "there is no predictor of '{}': this trainer has no tower function. Use a "
+                   "TowerTrainer, or an OfflinePredictor.",
+                   join(output_names));
+}
+
 ReportedScalars Trainer::reported_scalars() const {
   ReportedScalars scalars = callbacks_.reports();
   if (!train_op_) scalars.are_all = false;

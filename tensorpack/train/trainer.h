@@ -87,6 +87,9 @@ class Trainer : public TrainerBase {
   /// and whatever else was thrown, in each case after after_train() of every callback.
   void main_loop(const TrainOptions& options);
 
+  OnlinePredictor get_predictor(std::vector<std::string> input_names,
+                                std::vector<std::string> output_names,
+                                std::optional<c10::Device> device = {}) override;
   ReportedScalars reported_scalars() const override;
   /// With the seed that the data follows from.
   std::map<std::string, std::string> callback_states() const override;

@@ -11,6 +11,7 @@
 #include "tensorpack/callbacks/callbacks.h"
 #include "tensorpack/callbacks/run_monitors.h"
 #include "tensorpack/callbacks/step_counter.h"
+#include "tensorpack/predict/online_predictor.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/utils/error.h"
 
@@ -46,6 +47,11 @@ class FakeTrainer final : public TrainerBase {
   /// Steps may report others.
   ReportedScalars reported_scalars() const override {
     return {.names = callbacks_.reports().names};
+  }
+
+  OnlinePredictor get_predictor(std::vector<std::string>, std::vector<std::string>,
+                                std::optional<c10::Device>) override {
+    throw InternalError("this trainer makes no predictors");
   }
 
   /// The whole training; a StopTraining ends it normally.

@@ -7,13 +7,18 @@
 #include <optional>
 
 #include "tensorpack/callbacks/callback_factory.h"
+#include "tensorpack/callbacks/process_tensors.h"
 #include "tensorpack/callbacks/stop_at_nan.h"
+#include "tensorpack/checkpoint/weights_file.h"
 #include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/queue_input.h"
+#include "tensorpack/tower/collection.h"
 #include "tensorpack/train/single_cost_trainer.h"
+#include "tensorpack/utils/fs.h"
 #include "tests/support/act_at.h"
 #include "tests/support/capture.h"
 #include "tests/support/event_recorder.h"
+#include "tests/support/throws.h"
 #include "tests/train/linear_model.h"
 
 namespace tensorpack {
@@ -31,15 +36,15 @@ void setup(T& trainer) {
 // What a callback that predicts looks like.
 class PredictAtEachEpoch final : public Callback {
  public:
-  PredictAtEachEpoch(TowerTrainer& trainer, std::vector<double>& seen,
-                     std::optional<c10::Device> device = {})
-      : trainer_(trainer), seen_(seen), device_(device) {}
-  void setup_graph() override { predict_ = trainer_.get_predictor({"x"}, {"prediction"}, device_); }
+  explicit PredictAtEachEpoch(std::vector<double>& seen, std::optional<c10::Device> device = {})
+      : seen_(seen), device_(device) {}
+  void setup_graph() override {
+    predict_ = trainer().get_predictor({"x"}, {"prediction"}, device_);
+  }
   void before_train() override { trigger(); }
   void trigger() override { seen_.push_back((*predict_)(at::zeros({1}))[0].item<double>()); }
 
  private:
-  TowerTrainer& trainer_;
   std::vector<double>& seen_;
   std::optional<c10::Device> device_;
   std::optional<OnlinePredictor> predict_;
@@ -50,7 +55,7 @@ TEST(TowerTrainerTest, PredictorSeesTheVariablesOfTheMoment) {
   setup(trainer);
   std::vector<double> seen;
   trainer.train({
-      .callbacks = {PredictAtEachEpoch(trainer, seen)},
+      .callbacks = {PredictAtEachEpoch(seen)},
       .steps_per_epoch = 4,
       .max_epoch = 20,
   });
@@ -58,6 +63,57 @@ TEST(TowerTrainerTest, PredictorSeesTheVariablesOfTheMoment) {
   EXPECT_EQ(seen.front(), 0) << "before training b is 0";
   EXPECT_NEAR(seen.back(), 1, 0.01) << "after it b is 1";
   EXPECT_EQ(trainer.global_step(), 80) << "predictions are no steps";
+}
+
+TEST(TowerTrainerTest, ATrainerWithoutATowerFunctionHasNoPredictors) {
+  class Plain final : public Trainer {
+   public:
+    void run_step() override {}
+  } trainer;
+  TrainerBase& base = trainer;
+  EXPECT_ERROR(base.get_predictor({}, {"logits"}),
+               "[get_predictor] there is no predictor of 'logits': this trainer has no tower");
+}
+
+TEST(TowerTrainerTest, AModelMayReadTheNumberOfStepsMade) {
+  SimpleTrainer trainer;
+  const auto cost = [](const at::Tensor& x, const at::Tensor& y) {
+    named("share", get_global_step().to(at::kFloat) / 4);
+    return linear_cost(x, y);
+  };
+  trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), cost, SGD({.lr = 0.1}));
+  std::vector<double> seen;
+  const auto see = [&](const std::vector<at::Tensor>& values) {
+    seen.push_back(values[0].item<double>());
+  };
+  trainer.train(
+      {.callbacks = {ProcessTensors({"share"}, see)}, .steps_per_epoch = 5, .max_epoch = 1});
+  EXPECT_THAT(seen, testing::ElementsAre(0, 0.25, 0.5, 0.75, 1));
+  EXPECT_ERROR(get_global_step(), "get_global_step");
+}
+
+// In place of a ModelSaver with a collection.
+TEST(TowerTrainerTest, ACallbackSavesTheVariablesOfACollection) {
+  const TempDir dir;
+  const auto cost = [](const at::Tensor& x, const at::Tensor& y) {
+    add_to_collection("backbone", get_variable("w", {}));
+    return named("cost", (get_variable("b", {}) * x - y).square().mean());
+  };
+  const auto save = [file = dir / "backbone.safetensors"](Callback& callback) {
+    NamedTensors chosen;
+    for (const std::string& name : collected_names(callback.graph(), "backbone")) {
+      chosen.emplace(name, callback.graph().variables().at(name).tensor.detach());
+    }
+    write_weights(file, chosen);
+  };
+  SimpleTrainer trainer;
+  trainer.setup_graph(linear_inputs(), FeedInput(linear_data()), cost, SGD({.lr = 0.1}));
+  stdout_of([&] {
+    trainer.train(
+        {.callbacks = {CallbackFactory({.trigger = save})}, .steps_per_epoch = 1, .max_epoch = 1});
+  });
+  EXPECT_THAT(read_weights(dir / "backbone.safetensors"),
+              testing::ElementsAre(testing::Pair("w", testing::_)));
 }
 
 TEST(TowerTrainerTest, PredictorsShareOneTower) {
