@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -157,12 +158,24 @@ fs::path stats_file(const std::optional<fs::path>& dir) {
 
 }  // namespace
 
-std::optional<json> JSONWriter::load_existing_json(const std::optional<fs::path>& dir) {
-  return load_statistics(stats_file(dir)).list;
+std::optional<std::vector<JSONWriter::Row>> JSONWriter::load_existing_json(
+    const std::optional<fs::path>& dir) {
+  const std::optional<json> list = load_statistics(stats_file(dir)).list;
+  if (!list) return std::nullopt;
+  std::vector<Row> rows;
+  for (const json& object : *list) {
+    Row& row = rows.emplace_back();
+    if (!object.is_object()) continue;
+    for (const auto& [name, value] : object.items()) {
+      if (value.is_number()) row[name] = value.get<double>();
+      if (value.is_null()) row[name] = std::numeric_limits<double>::quiet_NaN();
+    }
+  }
+  return rows;
 }
 
 std::optional<int64_t> JSONWriter::load_existing_epoch_number(const std::optional<fs::path>& dir) {
-  return last_epoch(load_existing_json(dir));
+  return last_epoch(load_statistics(stats_file(dir)).list);
 }
 
 void JSONWriter::process_scalar(const std::string& name, double value, const LoopState&) {

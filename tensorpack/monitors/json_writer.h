@@ -7,6 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tensorpack/monitors/monitor.h"
 
@@ -39,9 +40,11 @@ class JSONWriter final : public MonitorBase {
   void flush() override;
   void after_train(const LoopState& loop) override { write(loop); }
 
+  /// The numbers of one step by their names; null in the file is NaN.
+  using Row = std::map<std::string, double>;
   /// The list in `dir`, by default the log directory, without an object that was cut off; nothing
   /// when there is none that can be read.
-  static std::optional<nlohmann::json> load_existing_json(
+  static std::optional<std::vector<Row>> load_existing_json(
       const std::optional<std::filesystem::path>& dir = {});
 
   /// The epoch of the last object in `dir`, by default the log directory; nothing when there is

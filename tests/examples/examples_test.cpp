@@ -37,9 +37,9 @@ class ExamplesTest : public testing::Test {
   // What the run reported under a name, in order.
   std::vector<double> history(const std::string& name) const {
     std::vector<double> values;
-    const auto list = JSONWriter::load_existing_json(dir_.path() / "log");
-    for (const auto& object : list.value_or(nlohmann::json::array())) {
-      if (object.contains(name)) values.push_back(object[name].get<double>());
+    const auto rows = JSONWriter::load_existing_json(dir_.path() / "log");
+    for (const auto& row : rows.value_or(std::vector<JSONWriter::Row>())) {
+      if (row.contains(name)) values.push_back(row.at(name));
     }
     EXPECT_FALSE(values.empty()) << name;
     return values.empty() ? std::vector<double>{0} : values;

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -208,6 +209,16 @@ TEST_F(JSONWriterTest, SaysWhatAFileThatWasCutOffHasLost) {
                 writer.trigger_epoch({});
               }),
               HasSubstr("was cut off"));
+}
+
+TEST_F(JSONWriterTest, LoadsTheNumbersOfEveryStep) {
+  write_file_atomically(path_, R"([{"cost": null, "epoch_num": 1, "name": "x"}, 7])");
+  const auto rows = JSONWriter::load_existing_json(dir_.path());
+  ASSERT_EQ(rows->size(), 2u);
+  EXPECT_TRUE(std::isnan(rows->at(0).at("cost")));
+  EXPECT_EQ(rows->at(0).at("epoch_num"), 1);
+  EXPECT_FALSE(rows->at(0).contains("name"));
+  EXPECT_TRUE(rows->at(1).empty());
 }
 
 TEST_F(JSONWriterTest, LoadsTheLastEpochNumber) {
