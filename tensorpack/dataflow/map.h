@@ -115,6 +115,12 @@ Stage map_component(size_t index, Function function, MapOptions options = {}) {
   return detail::map_component_stage(index, detail::component_work(std::move(function)), options);
 }
 
+/// The same for the first component.
+template <std::invocable<at::Tensor> Function>
+Stage map_component(Function function, MapOptions options = {}) {
+  return map_component(0, std::move(function), options);
+}
+
 /// Keeps the datapoints for which `keep` is true.
 Stage filter(std::function<bool(const DataPoint&)> keep);
 

@@ -33,6 +33,28 @@ FromList lengths(std::vector<int64_t> sizes) {
   return FromList(std::move(points));
 }
 
+TEST(MapComponentTest, WithoutAPlaceTakesTheFirstComponent) {
+  const auto negate = [](const torch::Tensor& x) { return -x; };
+  DataFlowPtr flow = FromList({{torch::tensor(3), torch::tensor(4)}}) | map_component(negate);
+  const auto point = flow->next();
+  EXPECT_EQ((*point)[0].item<int64_t>(), -3);
+  EXPECT_EQ((*point)[1].item<int64_t>(), 4);
+}
+
+// In place of Tensorpack's batches that are lists.
+TEST(BatchTest, PaddedSequencesKeepTheirLengthsBesideThem) {
+  const auto with_length = [](const DataPoint& p) { return datapoint(p[0], number(p[0].size(0))); };
+  DataFlowPtr flow = lengths({3, 1, 2}) | map(with_length) | batch(3, {.padding = 0});
+  const auto point = flow->next();
+  const torch::Tensor rows = (*point)[0];
+  const torch::Tensor sizes = (*point)[1];
+  EXPECT_EQ(rows.sizes(), (at::IntArrayRef{3, 3}));
+  for (int64_t i = 0; i < 3; ++i) {
+    const auto own = rows[i].slice(0, 0, sizes[i].item<int64_t>());
+    EXPECT_TRUE(torch::equal(own, torch::arange(own.size(0)))) << i;
+  }
+}
+
 // What would wait for the end of a pass asks before it.
 TEST(IsEndlessTest, StagesKnowWhetherAPassNeverEnds) {
   const auto keep = [](DataPoint point) { return point; };
