@@ -182,13 +182,19 @@
 #include "tensorpack/train/tower_trainer.h"
 #include "tensorpack/train/train_config.h"
 #include "tensorpack/train/trainer.h"
+#include "tensorpack/utils/bounded_queue.h"
+#include "tensorpack/utils/env.h"
 #include "tensorpack/utils/flags.h"
+#include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/launch_environment.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/png.h"
 #include "tensorpack/utils/rng.h"
 #include "tensorpack/utils/seed.h"
 #include "tensorpack/utils/signals.h"
 #include "tensorpack/utils/startup.h"
+#include "tensorpack/utils/stats.h"
+#include "tensorpack/utils/string.h"
 
 namespace tensorpack {
 using torch::Tensor;

@@ -6,8 +6,6 @@
 #include <filesystem>
 
 #include "tensorpack/tensorpack.h"
-#include "tensorpack/utils/fs.h"
-#include "tensorpack/utils/png.h"
 
 using namespace tensorpack;  // NOLINT: an example
 
