@@ -365,7 +365,8 @@ std::vector<fs::path> UserProgram::dependencies(const Unit& unit) const {
 /// headers.
 std::vector<fs::path> UserProgram::dependencies_of_failure(const Unit& unit) const {
   if (!fs::exists(unit.dependencies())) {
-    const Words list = {"-MM", "-MG", "-MF", unit.dependencies().string(), unit.source.string()};
+    // By -MM, g++ leaves out a missing <header>.
+    const Words list = {"-M", "-MG", "-MF", unit.dependencies().string(), unit.source.string()};
     run_compiler(concat({{tools_.compiler}, options_, list}), Output::kSilent);
   }
   if (!fs::exists(unit.dependencies())) return FileRecord::read(unit.record()).files();
