@@ -192,14 +192,17 @@ class Watch {
     take_signals();
   }
 
-  /// A signal of the terminal reaches the program by itself.
+  /// A signal of the terminal reaches the program by itself, but for the end of the terminal, which
+  /// only the leader of the session gets.
   void take_signals() {
     signalfd_siginfo info{};
     while (read(signals_.fd(), &info, sizeof(info)) == sizeof(info)) {
       const int signal = static_cast<int>(info.ssi_signo);
       if (signal == SIGCHLD) continue;
       if (signal != SIGUSR1) ended_by_ = signal;  // SIGUSR1 has a training save, and go on
-      if (child_ && child_->running() && info.ssi_code != SI_KERNEL) child_->send(signal);
+      const bool is_of_leader = signal == SIGHUP && getsid(0) == getpid();
+      const bool is_passed_on = info.ssi_code != SI_KERNEL || is_of_leader;
+      if (child_ && child_->running() && is_passed_on) child_->send(signal);
     }
   }
 

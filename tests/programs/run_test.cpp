@@ -2,12 +2,15 @@
 // `tp run` with real compilers and real programs.
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <pty.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -372,6 +375,28 @@ TEST_F(RunTest, WatchStartsTheProgramAgainOnEverySave) {
   tp->send(SIGTERM);
   EXPECT_EQ(tp->wait(), 0) << "the program's status";
   EXPECT_THAT(tp->output(), HasSubstr("ended 3"));
+}
+
+// As under `ssh -t` and `xterm -e`, where the watch leads the session.
+TEST_F(RunTest, WatchEndsWithItsTerminal) {
+  const fs::path source = write("watched.cpp", waiting_program(1));
+  int terminal = -1;
+  const pid_t tp = forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (tp == 0) {
+    execl(TENSORPACK_TP, "tp", "run", "--watch", source.c_str(), nullptr);
+    _exit(127);
+  }
+  std::string output;
+  char byte = 0;
+  while (output.find("version 1") == std::string::npos && read(terminal, &byte, 1) == 1) {
+    output += byte;
+  }
+  ASSERT_THAT(output, HasSubstr("version 1"));
+  close(terminal);
+  auto end = std::async(std::launch::async, [tp] { return waitpid(tp, nullptr, 0); });
+  const auto status = end.wait_for(std::chrono::minutes(1));
+  if (status != std::future_status::ready) kill(tp, SIGKILL);
+  EXPECT_EQ(status, std::future_status::ready) << "it outlives its terminal";
 }
 
 TEST_F(RunTest, TheProgramForADebuggerIsNamedWithWatchToo) {
