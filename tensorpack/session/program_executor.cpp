@@ -113,10 +113,9 @@ std::vector<at::Tensor> laid_out_as(const Trace& trace, std::vector<at::Tensor> 
 // On another batch they may not: then the runs before were wrong, and the change is not seen again.
 void warn_of_other_operators(const Op& op, const TraceChange& change) {
   log::warning_once(
-      "Op '{}' is recorded again: its function does something else than when it was recorded; "
-      "first "
-      "at {}. On this batch it computes the same. Where it may differ on others, runs before were "
-      "wrong: keep what the function reads on the host in a variable.",
+      "Op '{}' is recorded again: its function does something else than before, first at {}. On "
+      "this batch it computes the same. Where it may differ on others, runs before were wrong: "
+      "keep what the function reads on the host in a variable.",
       op.name(), change.where);
 }
 

@@ -33,7 +33,7 @@ at::Tensor cost(const at::Tensor& z, const at::Tensor& x) {
   return named("cost", (fake.sum(1) - x).square().mean());
 }
 
-ModelDesc model() {
+Model model() {
   return {.inputs = {noise(), {"x", {-1}}}, .build_graph = cost, .optimizer = SGD({.lr = 0.1})};
 }
 
