@@ -79,7 +79,7 @@ TEST(QueueInputTest, ABufferThatIsYieldedAgainIsAnErrorThoughNotOfFeedInput) {
   EXPECT_THAT(
       [&] { read_all(queue); },
       ThrowsMessage<Error>(HasSubstr("[QueueInput(Map)] component 0 was written to after")));
-  StagingInput staging(FeedInput(reused()));
+  StagingInput staging{FeedInput(reused())};
   EXPECT_THAT([&] { read_all(staging); },
               ThrowsMessage<Error>(HasSubstr("[StagingInput] component 0 was written to after")));
   FeedInput feed(reused());

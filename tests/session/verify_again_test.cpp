@@ -67,12 +67,16 @@ TEST(VerifyAgain, ANumberThatChangesIsFoundWithItsValuesByTwiceTheRuns) {
 }
 
 TEST(VerifyAgain, ANumberOfEveryThirdFifthOrTenthStepIsFound) {
-  for (const auto& [period, phase] : {std::pair(3, 0), std::pair(5, 0), std::pair(10, 1)}) {
-    SCOPED_TRACE(period);
+  struct When {
+    int period;
+    int phase;
+  };
+  for (const When when : {When{3, 0}, When{5, 0}, When{10, 1}}) {
+    SCOPED_TRACE(when.period);
     Graph graph;
     int n = 1;  // of the run
     const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
-      return {{"y", x * (n > 1 && n % period == phase ? 5 : 1)}};
+      return {{"y", x * (n > 1 && n % when.period == when.phase ? 5 : 1)}};
     });
     Session session(graph);
     const auto train = [&] {
@@ -209,9 +213,9 @@ TEST_F(VerifyAgainTest, ATensorThatTheFunctionMakesAnewInEveryCallIsNoReasonToRe
     last = at::tensor({1.0F, 2.0F, 3.0F});
     return {{"y", x * last}};
   });
-  for (int i = 0; i < 4; ++i) run();
+  for (int i = 0; i < 5; ++i) run();
   const int before = calls;
-  for (int i = 0; i < 3; ++i) run();
+  for (int i = 0; i < 2; ++i) run();
   EXPECT_EQ(calls, before);
 }
 
@@ -350,7 +354,7 @@ TEST_F(VerifyAgainTest, OtherOperatorsThatComputeTheSameOnThisBatchAreToldOnce) 
   EXPECT_THAT(log, HasSubstr("WRN Op 'step' is recorded again: its function does something else "
                              "than when it was recorded; first at node 0, aten::abs in scope "
                              "'rectified': the function now calls aten::relu instead"));
-  EXPECT_DOUBLE_EQ(run(at::full({2, 3}, -1)).sum().item<double>(), 0) << "from then on";
+  EXPECT_DOUBLE_EQ(run(at::full({2, 3}, -1.0F)).sum().item<double>(), 0) << "from then on";
 }
 
 TEST_F(VerifyAgainTest, NumbersWithoutEffectMayChange) {
