@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/utils/seed.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <c10/core/GeneratorImpl.h>
 
@@ -47,10 +48,13 @@ using detail::SeedSource;
 
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
 
-// What torch::manual_seed() was given. If it was not called, libtorch has drawn one at random, and
-// the two cannot be told apart.
+// If torch::manual_seed() was not called, libtorch has drawn one at random. That is before main(),
+// so that what differs from it later was given.
+const uint64_t drawn_by_libtorch = at::detail::getDefaultCPUGenerator().current_seed();
+
+// What torch::manual_seed() was given, or what was drawn.
 std::optional<uint64_t> seed_of_libtorch() {
-  const uint64_t seed = at::globalContext().defaultGenerator(at::kCPU).current_seed();
+  const uint64_t seed = at::detail::getDefaultCPUGenerator().current_seed();
   return seed == c10::default_rng_seed_val ? std::nullopt : std::optional<uint64_t>(seed);
 }
 
@@ -89,9 +93,10 @@ uint64_t known_or_drawn(SeedSource& source) {
   if (source.is_known) return source.seed;
   const std::lock_guard lock(process().mutex);
   if (source.is_known) return source.seed;
-  const std::optional<uint64_t> user = seed_of_libtorch();
-  if (user) {
-    source.know(*user, SeedOrigin::kOfLibtorch);
+  const std::optional<uint64_t> of_libtorch = seed_of_libtorch();
+  if (of_libtorch) {
+    const bool is_drawn = *of_libtorch == drawn_by_libtorch;
+    source.know(*of_libtorch, is_drawn ? SeedOrigin::kDrawn : SeedOrigin::kOfLibtorch);
   } else {
     std::random_device device;
     source.know((uint64_t{device()} << 32) | device(), SeedOrigin::kDrawn);
@@ -125,9 +130,11 @@ uint64_t global_seed() { return known_or_drawn(*source_of_process()); }
 
 std::optional<uint64_t> user_seed() {
   const std::shared_ptr<SeedSource> source = source_of_process();
-  if (!source->is_known) return seed_of_libtorch();
-  if (source->origin == SeedOrigin::kDrawn) return std::nullopt;
-  return source->seed;
+  if (source->is_known) {
+    return source->origin == SeedOrigin::kDrawn ? std::nullopt : std::optional(source->seed.load());
+  }
+  const std::optional<uint64_t> of_libtorch = seed_of_libtorch();
+  return of_libtorch == drawn_by_libtorch ? std::nullopt : of_libtorch;
 }
 
 void adopt_global_seed(uint64_t seed) {

@@ -132,6 +132,7 @@ TEST(SeedProcessTest, AProgramWithoutASeedIsTheSameWhenItIsResumed) {
   const std::string resumed = take_samples(7, "none");
   EXPECT_THAT(resumed, testing::AllOf(HasSubstr("Resuming from"),
                                       testing::Not(HasSubstr("The program has changed"))));
+  EXPECT_THAT(take_samples(8, "libtorch"), HasSubstr("\n  seed was drawn, is 8"));
   EXPECT_THAT(take_samples(kNever, "early"), HasSubstr("\n  seed was drawn, is 7"));
 }
 

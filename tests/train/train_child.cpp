@@ -9,11 +9,12 @@
 //                                                         of epoch <-stop>, unless it was started
 //                                                         again
 //   train_child seed <logdir> <seed>|none                 trains it with that seed, or without one
-//   train_child samples <logdir> <steps> <stop> none|early
+//   train_child samples <logdir> <steps> <stop> none|early|libtorch
 //                                                         takes samples of shuffled data without a
-//                                                         seed, or with one that is set when the
-//                                                         data was made; resumes what is there, and
-//                                                         is killed after step <stop>
+//                                                         seed, with 7, set when the data was made,
+//                                                         or with 8 by libtorch's function; resumes
+//                                                         what is there, and is killed after step
+//                                                         <stop>
 //   train_child twice <logdir>                            trains, says "between", and trains again
 //                                                         when there is <logdir>/go
 //   train_child folds <logdir>                            trains several times, one after the other
@@ -243,10 +244,11 @@ DataFlowPtr samples() {
          parallel_map(noise, {.threads = 2}) | batch(1);
 }
 
-void take_samples(int64_t steps, int64_t stop, bool sets_seed) {
+void take_samples(int64_t steps, int64_t stop, const std::string& seed) {
+  if (seed == "libtorch") at::manual_seed(8);
   DataFlowPtr flow = samples();
   flow->next();  // reading the data early changes nothing of it
-  if (sets_seed) set_global_seed(7);
+  if (seed == "early") set_global_seed(7);
   launch_train_with_config(
       AutoResumeTrainConfig(
           {.model =
@@ -416,7 +418,7 @@ int main(int argc, char** argv) {
     } else if (words.at(0) == "seed") {
       train_with_seed(words.at(2));
     } else if (words.at(0) == "samples") {
-      take_samples(std::stoll(words.at(2)), std::stoll(words.at(3)), words.at(4) == "early");
+      take_samples(std::stoll(words.at(2)), std::stoll(words.at(3)), words.at(4));
     } else if (words.at(0) == "folds") {
       train_folds();
     } else if (words.at(0) == "drift") {
