@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What inputs are that a run is not given.
+// Shapes and values of inputs that a run is not given.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ namespace tensorpack {
 Shape shape_of_left_out(const TensorSpec& input, const std::vector<TensorSpec>& inputs,
                         const std::vector<at::Tensor>& given);
 
-/// Gives inputs that are undefined and have a default the value of that, drawn from `generator`.
+/// Gives undefined inputs their defaults, which draw from `generator`.
 void fill_defaults(const std::vector<TensorSpec>& inputs, std::vector<at::Tensor>& tensors,
                    const at::Generator& generator);
 

@@ -20,8 +20,8 @@ namespace tensorpack {
 
 using Shape = std::vector<int64_t>;
 
-/// What an input is in a run that is not given it: a number, for all of its elements, or what a
-/// function makes of the shape:
+/// The value of an input in a run that is not given it: a number for all of its elements, or the
+/// result of a function of the shape:
 ///
 ///   TensorSpec{.name = "z", .shape = {-1, 100},
 ///              .default_value = [](const Shape& shape) { return torch::randn(shape); }}

@@ -176,8 +176,7 @@ TEST(TowerTrainerTest, PredictorOnTheGpuFollowsATrainingOnTheCpu) {
   setup(trainer);
   std::vector<double> here, there;
   trainer.train({
-      .callbacks = {PredictAtEachEpoch(trainer, here),
-                    PredictAtEachEpoch(trainer, there, at::kCUDA)},
+      .callbacks = {PredictAtEachEpoch(here), PredictAtEachEpoch(there, at::kCUDA)},
       .steps_per_epoch = 4,
       .max_epoch = 20,
   });
