@@ -23,9 +23,8 @@ using testing::ElementsAre;
 
 // What a generator of pictures begins with: drawn in every step, unless it is given.
 TensorSpec noise() {
-  return {.name = "z", .shape = {-1, 3}, .default_value = [](const Shape& shape) {
-            return at::randn(shape);
-          }};
+  const auto draw = [](const Shape& shape) { return at::randn(shape); };
+  return {.name = "z", .shape = {-1, 3}, .default_value = draw};
 }
 
 at::Tensor cost(const at::Tensor& z, const at::Tensor& x) {
