@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "tensorpack/tower/enclosing_scope.h"
+
 namespace tensorpack {
 namespace {
 
@@ -23,12 +25,12 @@ TowerHandle define_tower(Graph& graph, TowerOptions options, TowerDefinition def
       .name = definition.op_name.empty() ? options.name : definition.op_name,
       .inputs = std::move(definition.inputs),
       .body =
-          [&graph, options, function = std::move(definition.function),
+          [&graph, options, scope = EnclosingScope(), function = std::move(definition.function),
            body = std::move(definition.body)](const std::vector<at::Tensor>& inputs) {
             std::optional<at::NoGradGuard> no_grad;
             if (!options.is_training) no_grad.emplace();
             TowerContext tower(graph, options);
-            tower.set_outputs(function(inputs));
+            tower.set_outputs(scope.call([&] { return function(inputs); }));
             if (body) body(tower);
             return tower.call().named_tensors();
           },

@@ -27,8 +27,9 @@ struct TowerDefinition {
 };
 
 /// An op that calls the tower function, in a tower with these options, and then the body. In
-/// prediction nothing is differentiated. What the definition holds lives as long as the op: it must
-/// not refer to things that may go before the graph does.
+/// prediction nothing is differentiated. The VariableScope that is open now is open around every
+/// call of the function, so that all names in it begin with that scope. What the definition holds
+/// lives as long as the op: it must not refer to things that may go before the graph does.
 TowerHandle define_tower(Graph& graph, TowerOptions options, TowerDefinition definition);
 
 }  // namespace tensorpack

@@ -15,6 +15,7 @@
 #include "tensorpack/utils/hash.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
+#include "tensorpack/utils/thread_frame.h"
 #include "tensorpack/utils/timer.h"
 
 namespace tensorpack {
@@ -235,9 +236,8 @@ void TowerTrainer::setup_tower(std::vector<TensorSpec> inputs, Owned<InputSource
   TP_CHECK(static_cast<bool>(input), "setup_tower", "there is no input source. Pass one.");
   check_signature(inputs);
   tower.check_arity(inputs);
-  enclosing_scope_ = VariableScope::current_path();
-  enclosing_reuse_ = VariableScope::current_reuse();
-  tower_func_ = in_enclosing_scope(std::move(tower));
+  enclosing_scope_ = EnclosingScope();
+  tower_func_ = std::move(tower);
   inputs_ = std::move(inputs);
   input_ = std::unique_ptr<InputSource>(std::move(input));
   feeder_ = [source = input_] { return source->next(); };
@@ -245,14 +245,11 @@ void TowerTrainer::setup_tower(std::vector<TensorSpec> inputs, Owned<InputSource
   if (parallel_.is_parallel()) register_callback(SyncVariables(parallel_));
 }
 
-// Functions of ops are called with no scope open, whatever is open where they are defined.
-TowerFunc TowerTrainer::in_enclosing_scope(TowerFunc tower) const {
-  if (enclosing_scope_.empty()) return tower;
-  return [path = enclosing_scope_, reuse = enclosing_reuse_,
-          tower = std::move(tower)](const std::vector<at::Tensor>& inputs) {
-    const VariableScope scope(path, reuse);
-    return tower(inputs);
-  };
+// In the scope that was open when the trainer got its tower function, whatever is open now.
+TowerHandle TowerTrainer::define_in_scope(TowerOptions options, TowerDefinition definition) {
+  const FreshFrame frame;
+  return enclosing_scope_.call(
+      [&] { return define_tower(graph(), std::move(options), std::move(definition)); });
 }
 
 Op TowerTrainer::define(const std::string& name, TowerBody body) {
@@ -292,12 +289,12 @@ std::vector<FingerprintPart> TowerTrainer::data_fingerprint() const {
 TowerHandle TowerTrainer::define_tower_op(const std::string& name, const TowerBody& body,
                                           int index) {
   const TowerOptions options = tower_options(parallel_, index);
-  return define_tower(graph(), options,
-                      {.op_name = options.name.empty() ? name : name + "/" + options.name,
-                       .inputs = inputs_,
-                       .function = tower_func_,
-                       .body = body,
-                       .feeder = feeder_});
+  return define_in_scope(options,
+                         {.op_name = options.name.empty() ? name : name + "/" + options.name,
+                          .inputs = inputs_,
+                          .function = tower_func_,
+                          .body = body,
+                          .feeder = feeder_});
 }
 
 TowerHandle TowerTrainer::build_prediction_tower(PredictionTowerOptions options) {
@@ -307,16 +304,12 @@ TowerHandle TowerTrainer::build_prediction_tower(PredictionTowerOptions options)
              options.name);
     options.tower_func = tower_func_;
     options.inputs = inputs_;
-  } else {
-    options.tower_func->check_arity(options.inputs);
-    options.tower_func = in_enclosing_scope(std::move(*options.tower_func));
   }
   std::string name = options.name;
   for (int suffix = 1; towers_.contains(name); ++suffix) {
     name = options.name + std::to_string(suffix);
   }
-  return towers_.add(define_tower(
-      graph(),
+  return towers_.add(define_in_scope(
       {.name = name, .is_training = false, .device = options.device, .shares_variables = true},
       {.inputs = options.inputs, .function = *options.tower_func}));
 }

@@ -12,6 +12,7 @@
 #include "tensorpack/parallel/data_parallel.h"
 #include "tensorpack/predict/online_predictor.h"
 #include "tensorpack/tower/define_tower.h"
+#include "tensorpack/tower/enclosing_scope.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/tower/tower_func.h"
 #include "tensorpack/tower/tower_handle.h"
@@ -64,13 +65,12 @@ class TowerTrainer : public Trainer {
   std::vector<FingerprintPart> data_fingerprint() const override;
 
  private:
-  TowerFunc in_enclosing_scope(TowerFunc tower) const;
+  TowerHandle define_in_scope(TowerOptions options, TowerDefinition definition);
   TowerHandle define_tower_op(const std::string& name, const TowerBody& body, int index);
 
   DataParallel parallel_;
   TowerFunc tower_func_;
-  std::string enclosing_scope_;  // of every tower
-  Reuse enclosing_reuse_ = Reuse::kNone;
+  EnclosingScope enclosing_scope_;  // of every tower
   std::vector<TensorSpec> inputs_;
   std::shared_ptr<InputSource> input_;  // shared with the ops
   InputFeeder feeder_;                  // of all ops

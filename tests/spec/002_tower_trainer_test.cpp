@@ -384,6 +384,18 @@ TEST(TowerTrainerSpec, EveryTowerHasTheEnclosingScope) {
   EXPECT_THAT(trainable, ElementsAre("net/w", "net/b"));
 }
 
+// The same, of a predictor of its own.
+TEST(TowerTrainerSpec, APredictorHasTheEnclosingScope) {
+  const VariableScope scope("net");
+  OfflinePredictor predict({.inputs = linear_inputs(),
+                            .tower_func = linear_cost,
+                            .session_init = DictRestore({{"net/w", torch::full({}, 3.0F)},
+                                                         {"net/b", torch::full({}, 1.0F)}}),
+                            .input_names = {"x"},
+                            .output_names = {"net/prediction"}});
+  EXPECT_EQ(predict(torch::ones({1}))[0].item<float>(), 4);
+}
+
 // "Not use the same variable_scope's name twice in its name": the library adds none a second time,
 // and a function that does works all the same.
 TEST(TowerTrainerSpec, AScopeThatIsOpenedTwiceStandsInTheNameTwice) {
@@ -471,6 +483,22 @@ TEST(TowerTrainerSpec, GetVariableRespectsReuse) {
   const VariableScope again("shared", Reuse::kReuse);
   EXPECT_TRUE(get_variable("W", {2}).is_same(graph.variables().at("shared/W").tensor));
   EXPECT_ERROR(get_variable("V", {2}), "'shared/V' does not exist and its scope has Reuse::kReuse");
+}
+
+// The same, of the scope around setup_graph(), which may be the root.
+TEST(TowerTrainerSpec, TheReuseAroundSetupGraphIsRespected) {
+  const auto twice = [](const Tensor& x, const Tensor& y) {
+    return (get_variable("w", {}) * x + get_variable("w", {}) - y).square().mean();
+  };
+  SimpleTrainer shares;
+  {
+    const VariableScope scope(Reuse::kAuto);
+    shares.setup_graph(linear_inputs(), FeedInput(linear_data()), twice, SGD());
+  }
+  EXPECT_NO_THROW(shares.get_predictor({"x", "y"}, {"x"}));
+  SimpleTrainer does_not;
+  EXPECT_ERROR(does_not.setup_graph(linear_inputs(), FeedInput(linear_data()), twice, SGD()),
+               "'w' is already used in this tower call");
 }
 
 // The same, broken: two layers that share weights by accident.

@@ -406,8 +406,8 @@ TEST(TrainingInterfaceSpec, AConfigIsLaunchedOnThreeTowers) {
 // "callbacks=[...],    # some default callbacks are automatically applied"
 // "# some default monitors are automatically applied"
 TEST_F(TrainingInterfaceFilesSpec, DefaultsAreAppliedUnlessListsAreGiven) {
-  const auto launched = [](std::optional<OwnedList<Callback>> extra_callbacks,
-                           std::optional<OwnedList<MonitorBase>> monitors) {
+  const auto launched = [](OptionalList<Callback> extra_callbacks,
+                           OptionalList<MonitorBase> monitors) {
     TrainConfig config{.model = MyModel(),
                        .dataflow = linear_data(),
                        .extra_callbacks = std::move(extra_callbacks),
