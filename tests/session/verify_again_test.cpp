@@ -352,7 +352,7 @@ TEST_F(VerifyAgainTest, OtherOperatorsThatComputeTheSameOnThisBatchAreToldOnce) 
     for (int i = 0; i < 6; ++i) run();
   });
   EXPECT_THAT(log, HasSubstr("WRN Op 'step' is recorded again: its function does something else "
-                             "than when it was recorded; first at node 0, aten::abs in scope "
+                             "than before, first at node 0, aten::abs in scope "
                              "'rectified': the function now calls aten::relu instead"));
   EXPECT_DOUBLE_EQ(run(at::full({2, 3}, -1.0F)).sum().item<double>(), 0) << "from then on";
 }
