@@ -191,8 +191,9 @@ bool Graph::give_up_channels_last() {
   at::NoGradGuard no_grad;
   for (Variable& variable : variables_.all()) {
     if (variable.tensor.is_contiguous()) continue;
-    variables_.move_to(variable, variable.tensor.detach().contiguous());
+    variable.tensor.set_data(variable.tensor.detach().contiguous());
   }
+  variables_.find_moved();
   return true;
 }
 

@@ -86,6 +86,7 @@ StateGuard::StateGuard(Graph& graph, const std::vector<at::Generator>& generator
     : preparation_(lock_preparation()),
       variables_(graph.lock_variables()),
       watch_(std::make_shared<Watch>(graph)) {
+  graph.variables().find_moved();  // the watch tells variables by their memory
   watch_->state.save(at::detail::getDefaultCPUGenerator());
   for (const at::Generator& generator : generators) {
     if (generator.defined()) watch_->state.save(generator);

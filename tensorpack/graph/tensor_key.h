@@ -46,4 +46,11 @@ inline TensorKey key_of(const at::Tensor& tensor) {
   return key;
 }
 
+/// Whether two tensors have the same key.
+inline bool is_same_memory(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.has_storage() || !b.has_storage()) return a.is_same(b);
+  return memory_of(a) == memory_of(b) && a.storage_offset() == b.storage_offset() &&
+         a.sizes() == b.sizes() && a.strides() == b.strides() && a.scalar_type() == b.scalar_type();
+}
+
 }  // namespace tensorpack

@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "tensorpack/graph/chief_only.h"
 #include "tensorpack/graph/tensor_key.h"
 #include "tensorpack/utils/error.h"
@@ -33,10 +35,15 @@ Variable& VariableStore::add(Variable variable) {
   return stored;
 }
 
-void VariableStore::move_to(const Variable& variable, const at::Tensor& memory) {
-  by_memory_.erase(memory_of(variable.tensor));
-  variable.tensor.set_data(memory);
-  by_memory_.emplace(memory_of(variable.tensor), &variable);
+void VariableStore::find_moved() {
+  const bool is_known = std::all_of(by_memory_.begin(), by_memory_.end(), [](const auto& entry) {
+    return memory_of(entry.second->tensor) == entry.first;
+  });
+  if (is_known) return;
+  by_memory_.clear();
+  for (const Variable& variable : variables_) {
+    by_memory_.emplace(memory_of(variable.tensor), &variable);
+  }
 }
 
 const Variable* VariableStore::owner_of(const at::Tensor& tensor) const {

@@ -22,8 +22,9 @@ enum class VariableRole {
   kLocal,      ///< statistics; never saved
 };
 
-/// A named tensor that lives as long as its graph. It is written in place, never replaced, because
-/// recorded programs refer to its memory.
+/// A named tensor that lives as long as its graph. Write it in place: recorded programs refer to
+/// its memory, and an op that uses a variable with other memory is prepared again before its next
+/// run.
 struct Variable {
   std::string name = {};
   const at::Tensor tensor = {};
@@ -73,11 +74,13 @@ class VariableStore {
   std::vector<std::string> names() const;
   size_t size() const { return variables_.size(); }
 
+  /// Looks for variables that were given other memory, as by torch::load() or set_data(), so that
+  /// owner_of() knows it.
+  void find_moved();
+
  private:
   friend class Graph;  // which knows whether it is final
   Variable& add(Variable variable);
-  // Lays the memory of a variable out anew, before programs refer to it.
-  void move_to(const Variable& variable, const at::Tensor& memory);
 
   std::deque<Variable> variables_;
   std::unordered_map<std::string_view, Variable*> by_name_;  // keys point into variables_

@@ -13,6 +13,7 @@
 #include "tensorpack/graph/phase_log.h"
 #include "tensorpack/graph/record_op.h"
 #include "tensorpack/graph/state_guard.h"
+#include "tensorpack/graph/tensor_key.h"
 #include "tensorpack/session/difference.h"
 #include "tensorpack/session/function_scope.h"
 #include "tensorpack/session/verify.h"
@@ -108,6 +109,22 @@ std::vector<at::Tensor> laid_out_as(const Trace& trace, std::vector<at::Tensor> 
       "a tensor that is written in place. If it is changed on purpose, set it by an ObjAttrParam "
       "or call Graph::announce_change(); or use ExecutorKind::kEager.",
       run, change.where);
+}
+
+// Has the trace refer to the memory that variables have now. False if one is laid out otherwise
+// than it was, which the trace says nothing about.
+bool follow_variables(Graph& graph, Trace& trace) {
+  for (Value& value : trace.values) {
+    if (value.kind != ValueKind::kVariable) continue;
+    const at::Tensor& variable = graph.variables().at(value.name).tensor;
+    if (!variable.has_storage() || is_same_memory(variable, value.tensor)) continue;
+    if (variable.sizes() != value.sizes || variable.strides() != value.strides ||
+        variable.dtype() != value.options.dtype() || variable.device() != value.options.device()) {
+      return false;
+    }
+    value.tensor = variable.detach();
+  }
+  return true;
 }
 
 // On another batch they may not: then the runs before were wrong, and the change is not seen again.
@@ -385,18 +402,22 @@ ProgramExecutor::LoweredProgram& ProgramExecutor::program_for(
 
 bool ProgramExecutor::is_due_to_be_verified(const Variant& variant) const {
   const RecordingWatch& watch = *variant.watch;
-  return watch.is_change_announced() || (options_.verify && options_.verify_again &&
-                                         (watch.is_due_by_count() || watch.sees_change()));
+  return watch.is_change_announced() || watch.sees_moved_variable() ||
+         (options_.verify && options_.verify_again &&
+          (watch.is_due_by_count() || watch.sees_change()));
 }
 
-// Records the function again, on the batch of the run. False if it does something else on purpose;
-// throws if no change was announced.
+// Records the function again, on the batch of the run. False if it has to be prepared again: it
+// does something else on purpose, or its variables lie in other memory. Throws if it does something
+// else and no change was announced.
 bool ProgramExecutor::does_the_same(const Op& op, Variant& variant,
                                     const std::vector<at::Tensor>& inputs) {
   const PreparationScope scope(op, options_.precision, *lowering_);
   StateGuard guard(graph_, {op.state().generator});
   const HostCopiesAhead copies(op.device(), bytes_of_variables(graph_));
   RecordingWatch& watch = *variant.watch;
+  const bool has_moved = watch.sees_moved_variable();
+  if (has_moved && !follow_variables(graph_, variant.trace)) return false;
   const int64_t announced_changes = graph_.announced_changes();
   watch.postpone();
   try {
@@ -416,7 +437,7 @@ bool ProgramExecutor::does_the_same(const Op& op, Variant& variant,
   } catch (const c10::OutOfMemoryError&) {
     warn_of_unverified(op);
   }
-  return true;
+  return !has_moved;
 }
 
 // After an unannounced change: whether the program still computes what the function does.

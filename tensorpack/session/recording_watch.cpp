@@ -5,6 +5,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "tensorpack/graph/tensor_key.h"
+
 namespace tensorpack {
 
 RecordingWatch::RecordingWatch(Graph& graph, int64_t announced_changes, const Recording& recording)
@@ -15,9 +17,15 @@ RecordingWatch::RecordingWatch(Graph& graph, int64_t announced_changes, const Re
 bool RecordingWatch::sees_change() const {
   return std::any_of(captured_.begin(), captured_.end(),
                      [](const CapturedTensor& tensor) { return tensor.has_changed(); }) ||
-         std::any_of(gradients_.begin(), gradients_.end(), [](const Gradient& gradient) {
-           return gradient.variable.requires_grad() != gradient.is_required;
+         std::any_of(variables_.begin(), variables_.end(), [](const UsedVariable& variable) {
+           return variable.tensor.requires_grad() != variable.requires_grad;
          });
+}
+
+bool RecordingWatch::sees_moved_variable() const {
+  return std::any_of(variables_.begin(), variables_.end(), [](const UsedVariable& variable) {
+    return !is_same_memory(variable.tensor, variable.recorded);
+  });
 }
 
 void RecordingWatch::settle() {
@@ -42,12 +50,14 @@ void RecordingWatch::count_on_from(const RecordingWatch& other) {
 
 void RecordingWatch::look_at(const Recording& recording) {
   captured_ = recording.captured;
-  gradients_.clear();
+  variables_.clear();
   std::unordered_set<StorageId> used;
   for (const Node& node : recording.trace.nodes) used.insert(node.reads.begin(), node.reads.end());
   for (const Value& value : recording.trace.values) {
     if (value.kind != ValueKind::kVariable || !used.contains(value.storage)) continue;
-    gradients_.push_back({graph_.variables().at(value.name).tensor, value.requires_grad});
+    const at::Tensor& tensor = graph_.variables().at(value.name).tensor;
+    variables_.push_back(
+        {tensor, tensor.has_storage() ? value.tensor : tensor, value.requires_grad});
   }
 }
 

@@ -14,11 +14,12 @@
 // multiples of 3, 5 and 7, which powers of two never are, so that a value that comes and goes with
 // the step has a chance to be seen. Runs are counted, never timed, so that all ranks do it at once.
 // It is due at once where a change costs nothing to see: a captured tensor was replaced, a variable
-// requires gradients no longer. And it is due after Graph::announce_change(), which says that
-// something was changed on purpose: then the op is prepared again if it does something else.
-// Otherwise a change is an error, unless it computes the same numbers, as where a function begins
-// to use a table that it filled in an earlier call. Then other operators are a warning: on another
-// batch they may compute something else.
+// requires gradients no longer. A variable that was given other memory, as by torch::load(), is no
+// change of the function: the op is prepared again on that memory. And it is due after
+// Graph::announce_change(), which says that something was changed on purpose: then the op is
+// prepared again if it does something else. Otherwise a change is an error, unless it computes the
+// same numbers, as where a function begins to use a table that it filled in an earlier call. Then
+// other operators are a warning: on another batch they may compute something else.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +43,8 @@ class RecordingWatch {
   bool is_change_announced() const { return graph_.announced_changes() != announced_changes_; }
   bool is_due_by_count() const { return next_run() >= due_; }
   bool sees_change() const;
+  /// Whether a variable that it uses lies in other memory, or is laid out otherwise.
+  bool sees_moved_variable() const;
 
   /// After the last call of the function: captured tensors that it gives up in every call are no
   /// reason to record it.
@@ -57,9 +60,10 @@ class RecordingWatch {
  private:
   void look_at(const Recording& recording);
 
-  struct Gradient {
-    at::Tensor variable;
-    bool is_required;
+  struct UsedVariable {
+    at::Tensor tensor;
+    at::Tensor recorded;  // its memory as it was, in a tensor of the trace
+    bool requires_grad;
   };
 
   Graph& graph_;
@@ -68,7 +72,7 @@ class RecordingWatch {
   int64_t due_ = 2;
   int64_t due_after_ = 3;
   std::vector<CapturedTensor> captured_;
-  std::vector<Gradient> gradients_;  // of the variables that it uses
+  std::vector<UsedVariable> variables_;
 };
 
 }  // namespace tensorpack

@@ -14,6 +14,7 @@
 
 #include "tensorpack/graph/captured_tensor.h"
 #include "tensorpack/graph/passes/passes.h"
+#include "tensorpack/graph/tensor_key.h"
 #include "tensorpack/session/comparison.h"
 #include "tensorpack/session/difference.h"
 #include "tensorpack/utils/string.h"
@@ -55,13 +56,6 @@ bool is_same_literal(const c10::IValue& a, const c10::IValue& b) {
   if (a.isGenerator()) return a.toGenerator() == b.toGenerator();
   if (a.isIntList()) return a.toIntVector() == b.toIntVector();
   return text_of(a, kAllDigits) == text_of(b, kAllDigits);
-}
-
-bool is_same_memory(const at::Tensor& a, const at::Tensor& b) {
-  if (!a.has_storage() || !b.has_storage()) return a.is_same(b);
-  return a.storage().unsafeGetStorageImpl() == b.storage().unsafeGetStorageImpl() &&
-         a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() &&
-         a.strides() == b.strides() && a.scalar_type() == b.scalar_type();
 }
 
 bool have_same_type(const at::Tensor& a, const at::Tensor& b) {

@@ -5,6 +5,7 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/nn/utils/convert_parameters.h>
 
 #include "tensorpack/optim/sgd.h"
 #include "tensorpack/session/session.h"
@@ -54,6 +55,44 @@ TEST(AdoptTest, ParametersAreTrainedAndBuffersAreModelVariables) {
   EXPECT_EQ(graph.variables().at("net/1/num_batches_tracked").tensor.item<int64_t>(), 5);
   EXPECT_TRUE(net->parameters()[0].is_same(graph.variables().at("net/0/weight").tensor))
       << "the module itself is trained";
+}
+
+// As torch::load() does, these give parameters other memory.
+TEST(AdoptTest, WeightsThatLibtorchBringsAreTrainedFromTheNextStepOn) {
+  const auto bring_weights = [](const torch::nn::Linear& net) {
+    const at::NoGradGuard no_grad;
+    const Tensor weights = torch::nn::utils::parameters_to_vector(net->parameters());
+    torch::nn::utils::vector_to_parameters(weights * -3, net->parameters());
+  };
+  const Tensor x = at::ones({4, 3});
+  torch::nn::Linear by_hand(3, 1), net(3, 1);
+  torch::nn::utils::vector_to_parameters(
+      torch::nn::utils::parameters_to_vector(net->parameters()).detach().clone(),
+      by_hand->parameters());
+  Graph graph;
+  const TowerFunc function = [&](const Tensor& x) {
+    return named("cost", adopt("net", net)->forward(x).square().mean());
+  };
+  const TowerHandle tower = define_training(graph, function);
+  const TowerHandle predict =
+      define_tower(graph, {.name = "predict", .is_training = false, .shares_variables = true},
+                   {.inputs = {{"x", {-1, 3}}}, .function = function});
+  Session session(graph);
+  for (int step = 0; step < 20; ++step) {
+    const Tensor cost = by_hand->forward(x).square().mean();
+    EXPECT_NEAR(session.run(predict["cost"], {{"x", x}}).item<float>(), cost.item<float>(), 1e-5);
+    session.run(tower.op(), {}, {{"x", x}});
+    cost.backward();
+    for (const Tensor& parameter : by_hand->parameters()) {
+      const at::NoGradGuard no_grad;
+      parameter.sub_(parameter.grad() * 0.1);
+      parameter.grad().zero_();
+    }
+    if (step != 3 && step != 12) continue;
+    bring_weights(net);
+    bring_weights(by_hand);
+  }
+  EXPECT_TRUE(at::allclose(net->weight, by_hand->weight, 1e-4, 1e-6));
 }
 
 TEST(AdoptTest, AModuleMadeInsideTheFunctionIsKept) {

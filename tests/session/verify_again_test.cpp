@@ -281,6 +281,85 @@ TEST_F(VerifyAgainTest, AnAnnouncedChangeIsFollowedWithoutVerificationToo) {
   EXPECT_DOUBLE_EQ(number(), 2);
 }
 
+// ---- variables with other memory
+
+// Counts in its variable, from what that holds.
+NamedTensors count_in_variable(const at::Tensor& x) {
+  const at::Tensor count = get_variable("count", {3}, init::ones());
+  at::NoGradGuard no_grad;
+  count.add_(x[0]);
+  return {{"y", x * count}};
+}
+
+TEST_F(VerifyAgainTest, AVariableWithOtherMemoryIsReadAndWrittenThereFromTheNextRunOn) {
+  for (const bool verify : {true, false}) {
+    for (const int before : {0, 1, 6}) {
+      SCOPED_TRACE(before);
+      Graph graph;
+      const Op op = define_on_x(graph, count_in_variable);
+      Session session(graph, {.verify = verify});
+      run_on_ones(session, op, before);
+      const at::Tensor count = graph.variables().at("count").tensor;
+      const at::Tensor old = count.detach();
+      const at::Tensor old_contents = old.clone();
+      count.set_data(at::full({3}, 10.0F));
+      run_on_ones(session, op, 20);
+      EXPECT_TRUE(at::equal(count, at::full({3}, 30.0F))) << count;
+      EXPECT_TRUE(at::equal(old, old_contents));
+    }
+  }
+}
+
+TEST_F(VerifyAgainTest, AVariableThatIsLaidOutOtherwiseIsFollowed) {
+  define([](const at::Tensor& x) -> NamedTensors {
+    return {{"y", x.mm(get_variable("W", {3, 3}, init::ones()).view({9}).view({3, 3}))},
+            {"z", x.mm(get_variable("V", {3, 3}, init::ones()))}};
+  });
+  run();
+  const at::Tensor values = at::arange(9, at::kFloat).view({3, 3});
+  graph_.variables().at("V").tensor.set_data(values.t());
+  const at::Tensor z = session_->run(op_, {"z"}, {{"x", at::eye(3)}})[0];
+  EXPECT_TRUE(at::equal(z, values.t())) << z;
+}
+
+TEST_F(VerifyAgainTest, OtherMemoryHidesNoChangeOfTheFunction) {
+  double weight = 1;
+  define([&](const at::Tensor& x) -> NamedTensors {
+    return {{"y", x * get_variable("W", {3}, init::ones()) * weight}};
+  });
+  for (int i = 0; i < 5; ++i) run();
+  graph_.variables().at("W").tensor.set_data(at::full({3}, 2.0F));
+  weight = 5;
+  EXPECT_ERROR(run(), "before run 6, the function does something else than when it was recorded");
+}
+
+TEST_F(VerifyAgainTest, OtherMemoryIsNoChangeWhereTheFunctionFillsMemoryOnTheHost) {
+  int calls = 0;
+  define([&](const at::Tensor& x) -> NamedTensors {
+    const at::Tensor filled = at::empty({3});
+    for (int i = 0; i < 3; ++i) filled.data_ptr<float>()[i] = static_cast<float>(calls);
+    ++calls;
+    return {{"y", x * get_variable("W", {3}, init::ones()) + filled * 0}};
+  });
+  run();
+  graph_.variables().at("W").tensor.set_data(at::full({3}, 2.0F));
+  for (int i = 0; i < 9; ++i) EXPECT_DOUBLE_EQ(number(), 2);
+}
+
+TEST_F(VerifyAgainTest, AVariableThatTheOpDoesNotUseMayLieAnywhere) {
+  int calls = 0;
+  define([&](const at::Tensor& x) -> NamedTensors {
+    ++calls;
+    get_variable("idle", {3});
+    return {{"y", x * get_variable("W", {3}, init::ones())}};
+  });
+  for (int i = 0; i < 5; ++i) run();
+  const int before = calls;
+  graph_.variables().at("idle").tensor.set_data(at::ones({3}));
+  run();
+  EXPECT_EQ(calls, before);
+}
+
 // ---- requires_grad
 
 TEST_F(VerifyAgainTest, AFrozenVariableIsFoundAtTheNextRunByName) {
