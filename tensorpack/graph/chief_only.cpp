@@ -27,6 +27,15 @@ const ChiefOnlyScope*& innermost_scope() {
       name, who);
 }
 
+[[noreturn]] void fail_to_announce(const std::string& who) {
+  throw make_error(
+      "announce_change",
+      "a change is announced by {}, which runs in the chief process alone: the other ranks would "
+      "go on with the values before. Call set_chief_only(false) on the callback, so that all "
+      "ranks change and announce the same.",
+      who);
+}
+
 }  // namespace
 
 ChiefOnlyScope::ChiefOnlyScope(const std::function<std::string()>& who,
@@ -49,6 +58,12 @@ void ChiefOnlyScope::check_assignable(const Variable& variable) {
 void ChiefOnlyScope::check_settable(const std::string& name) {
   const ChiefOnlyScope* scope = innermost_scope();
   if (scope != nullptr) fail("set_value", name, scope->who_());
+}
+
+// Nothing where a callback has another graph, as of a predictor.
+void ChiefOnlyScope::check_announceable(const VariableStore& variables) {
+  const ChiefOnlyScope* scope = innermost_scope();
+  if (scope != nullptr && &scope->variables_ == &variables) fail_to_announce(scope->who_());
 }
 
 }  // namespace tensorpack

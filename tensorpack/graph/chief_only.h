@@ -27,6 +27,8 @@ class [[nodiscard]] ChiefOnlyScope {
   static void check_assignable(const Variable& variable);
   /// The same for a number that is no variable.
   static void check_settable(const std::string& name);
+  /// The same for a change that is announced to the graph of `variables`.
+  static void check_announceable(const VariableStore& variables);
 
  private:
   bool protects(const Variable& variable) const;

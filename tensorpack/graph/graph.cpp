@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tensorpack/graph/call_scope.h"
+#include "tensorpack/graph/chief_only.h"
 #include "tensorpack/graph/failure_place.h"
 #include "tensorpack/graph/operator_watch.h"
 #include "tensorpack/graph/phase_log.h"
@@ -98,6 +99,11 @@ Graph::Graph(GraphOptions options)
 }
 
 Graph::~Graph() = default;
+
+void Graph::announce_change() {
+  ChiefOnlyScope::check_announceable(variables_);
+  ++announced_changes_;
+}
 
 Op Graph::define(OpOptions options) {
   TP_CHECK(!final_, "define",

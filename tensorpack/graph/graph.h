@@ -76,8 +76,8 @@ class Graph {
   /// Tells that something on the host was changed on purpose that functions of ops read: a number
   /// they captured, a member, a captured tensor that was replaced. Before its next run every op is
   /// recorded again, and what differs takes effect. Setters of hyper-parameters do so. Any thread
-  /// may call it.
-  void announce_change() { ++announced_changes_; }
+  /// may call it; a callback that runs in the chief process alone while others train gets an Error.
+  void announce_change();
   int64_t announced_changes() const { return announced_changes_; }
 
   /// Counts hooked runs; an int64 on the CPU, saved with the model.

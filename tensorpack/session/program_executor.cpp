@@ -106,8 +106,9 @@ std::vector<at::Tensor> laid_out_as(const Trace& trace, std::vector<at::Tensor> 
       "before run {}, the function does something else than when it was recorded; first at {}. "
       "Something that it reads on the host has changed: a number that it captured, a member, a "
       "captured tensor that was replaced, a random number, the clock. Keep it in a variable, or in "
-      "a tensor that is written in place. If it is changed on purpose, set it by an ObjAttrParam "
-      "or call Graph::announce_change(); or use ExecutorKind::kEager.",
+      "a tensor that is written in place, by all ranks where there are several "
+      "(set_chief_only(false) on the callback). If it is changed on purpose, set it by an "
+      "ObjAttrParam or call Graph::announce_change(); or use ExecutorKind::kEager.",
       run, change.where);
 }
 

@@ -359,6 +359,28 @@ TEST(ChiefOnlyTest, SettingAHyperParameterIsAnErrorThatNamesIt) {
   EXPECT_EQ(noise, 1);
 }
 
+TEST(ChiefOnlyTest, AnnouncingAChangeIsAnErrorThatNamesTheCallback) {
+  Job ranks(2);
+  ranks.run([](const auto& group) {
+    train_as_rank(group,
+                  {CallIn("trigger_step", [](Callback& self) { self.graph().announce_change(); })});
+  });
+  EXPECT_THAT(ranks.errors,
+              Each(AllOf(HasSubstr("[announce_change] a change is announced by CallIn"),
+                         HasSubstr("set_chief_only(false)"))));
+}
+
+TEST(ChiefOnlyTest, AChangeMayBeAnnouncedByAllRanksAndToAnotherGraph) {
+  Job ranks(2);
+  ranks.run([](const auto& group) {
+    train_as_rank(
+        group, {in_all_ranks(
+                    CallIn("trigger_step", [](Callback& self) { self.graph().announce_change(); })),
+                CallIn("trigger", [](Callback&) { Graph().announce_change(); })});
+  });
+  EXPECT_THAT(ranks.errors, Each(IsEmpty()));
+}
+
 TEST(ChiefOnlyTest, ASetterForTheChiefAloneIsAnErrorBeforeTraining) {
   Job ranks(2);
   ranks.run([](const auto& group) {
