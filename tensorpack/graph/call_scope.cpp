@@ -72,6 +72,12 @@ void CallScope::add_to_collection(Collection key, std::string name, at::Tensor t
   collections_[key].emplace_back(std::move(name), std::move(tensor));
 }
 
+void CallScope::replace_in_collection(Collection key, std::string_view name, at::Tensor tensor) {
+  for (auto& [added, value] : collections_[key]) {
+    if (added == name) value = std::move(tensor);
+  }
+}
+
 std::vector<Variable*> CallScope::trainable(const std::string& regex) {
   VariableStore& variables = graph_.variables();
   std::vector<Variable*> found = variables.trainable(regex, options_.variable_prefix);

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -75,6 +76,8 @@ class [[nodiscard]] CallScope {
   using CollectionItems = std::vector<std::pair<std::string, at::Tensor>>;
   const CollectionItems& collection(Collection key) const;
   void add_to_collection(Collection key, std::string name, at::Tensor tensor);
+  /// Puts the tensor in the place of what was added under that name.
+  void replace_in_collection(Collection key, std::string_view name, at::Tensor tensor);
 
   /// The trainable variables of the tower whose tower-free names contain a match of the regular
   /// expression; throws an Error when there is none.

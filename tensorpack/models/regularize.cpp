@@ -78,11 +78,14 @@ void detail::add_regularization(const std::optional<Regularizer>& regularizer,
   if (!regularizer || !*regularizer || !is_training()) return;
   CallScope& call = CallScope::current_or_throw("regularizer");
   const std::string path = VariableScope::path_of(name + "/Regularizer");
-  const auto& added = call.collection(Collection::kRegularizationLosses);
-  const bool is_shared = std::any_of(added.begin(), added.end(),
-                                     [&](const auto& entry) { return entry.first == path; });
-  if (!is_shared) {
-    call.add_to_collection(Collection::kRegularizationLosses, path, (*regularizer)(weight));
+  constexpr Collection kLosses = Collection::kRegularizationLosses;
+  const auto& added = call.collection(kLosses);
+  const auto shared = std::find_if(added.begin(), added.end(),
+                                   [&](const auto& entry) { return entry.first == path; });
+  if (shared == added.end()) {
+    call.add_to_collection(kLosses, path, (*regularizer)(weight));
+  } else if (!shared->second.requires_grad()) {  // of a call that was frozen
+    call.replace_in_collection(kLosses, path, (*regularizer)(weight));
   }
 }
 

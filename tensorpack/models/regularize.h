@@ -28,7 +28,7 @@ Regularizer l2_regularizer(double scale);
 
 /// The sum of what layers with a `.kernel_regularizer`, `.bias_regularizer` or
 /// `.activity_regularizer` added in this call; a zero if none did. A kernel that several layers
-/// share is regularized once, by the first of their regularizers.
+/// share is regularized once, by the first of their regularizers whose layer is not frozen.
 ///
 /// Call it in a statement of its own, behind the layers: of `model(x) + this` in one expression,
 /// C++ does not say which is evaluated first, and compilers differ.

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Regularisation, and variables that are frozen or replaced.
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <functional>
+#include <vector>
 
 #include "tensorpack/models/batch_norm.h"
 #include "tensorpack/models/conv1d.h"
@@ -128,6 +132,31 @@ TEST_F(LayersTest, ASharedKernelIsRegularizedOnce) {
               0.1 * (variable("siamese/fc/W").square().sum().item<double>() +
                      variable("fc/W").square().sum().item<double>()),
               1e-5);
+}
+
+TEST_F(LayersTest, ASharedKernelIsRegularizedThoughItsFirstCallIsFrozen) {
+  const FullyConnectedOptions shared = {.units = 3, .kernel_regularizer = l2_regularizer(0.2)};
+  const auto frozen = [&] {
+    const auto scope = freeze_variables();
+    FullyConnected("fc", kInput, shared);
+  };
+  const auto without_gradients = [&] {
+    const at::NoGradGuard no_grad;
+    FullyConnected("fc", kInput, shared);
+  };
+  const auto trained = [&] { FullyConnected("fc", kInput, shared); };
+  using Calls = std::vector<std::function<void()>>;
+  for (const Calls& calls : {Calls{frozen, trained}, Calls{without_gradients, trained},
+                             Calls{trained, frozen}, Calls{frozen, trained, trained}}) {
+    train();
+    const VariableScope scope("siamese", Reuse::kAuto);
+    for (const auto& call : calls) call();
+    const at::Tensor cost = regularize_cost_from_collection();
+    const at::Tensor w = variable("siamese/fc/W");
+    EXPECT_NEAR(cost.item<double>(), 0.1 * w.square().sum().item<double>(), 1e-5);
+    ASSERT_TRUE(cost.requires_grad());
+    EXPECT_TRUE(at::allclose(torch::autograd::grad({cost}, {w})[0], w * 0.2));
+  }
 }
 
 TEST_F(LayersTest, FrozenVariablesGetNoGradient) {
