@@ -45,6 +45,7 @@ std::set<std::string> non_finite_by_intent(const Graph& graph,
 void ModelSaver::setup_graph() {
   if (!trainer().is_chief()) return;
   trainer().want_fingerprint();
+  graph().expect_checkpoints();
   dir_ = options_.checkpoint_dir.empty() ? get_logger_dir().value_or(fs::path())
                                          : options_.checkpoint_dir;
   TP_CHECK(!dir_.empty(), "ModelSaver",

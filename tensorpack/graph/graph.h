@@ -80,6 +80,10 @@ class Graph {
   void announce_change();
   int64_t announced_changes() const { return announced_changes_; }
 
+  /// Told by what saves the graph in checkpoints: ops that keep state elsewhere then warn of it.
+  void expect_checkpoints() { has_checkpoints_ = true; }
+  bool has_checkpoints() const { return has_checkpoints_; }
+
   /// Counts hooked runs; an int64 on the CPU, saved with the model.
   Variable& global_step() { return *global_step_; }
 
@@ -141,6 +145,7 @@ class Graph {
   std::map<std::type_index, std::shared_ptr<void>> attachments_;
   bool final_ = false;
   bool layout_locked_ = false;
+  bool has_checkpoints_ = false;
   bool channels_last_used_ = false;
 };
 

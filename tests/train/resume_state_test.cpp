@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A resumed training goes on with the first batch that was not used, and with what callbacks saved.
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -122,6 +123,69 @@ TEST_F(ResumeStateTest, AStepMayTakeSeveralBatches) {
 TEST_F(ResumeStateTest, AStepMayTakeNone) {
   EXPECT_THAT(train(0, 2), ElementsAre(0)) << "looked at";
   EXPECT_THAT(train(1, 3), ElementsAre(0, 1, 2)) << "the first batches were never used";
+}
+
+using Cost = std::function<at::Tensor(const at::Tensor& x)>;
+
+std::string log_of_training(const Cost& cost, OwnedList<Callback> callbacks) {
+  SimpleTrainer trainer;
+  trainer.setup_graph({{"x", {-1}}}, QueueInput(numbers(7)), cost, SGD({.lr = 0.1}));
+  return stdout_of([&] {
+    trainer.train({.callbacks = std::move(callbacks), .steps_per_epoch = 3, .max_epoch = 1});
+  });
+}
+
+at::Tensor cost_of(const at::Tensor& x) { return (get_variable("w", {}) - x).square().mean(); }
+
+constexpr const char* kUnsaved = "changes what no checkpoint has";
+
+TEST_F(ResumeStateTest, StateThatNoCheckpointHasIsToldBeforeTheFirstStep) {
+  const at::Tensor mean = at::zeros({5});
+  const Cost keeps_mean = [&](const at::Tensor& x) {
+    const VariableScope scope("norm");
+    at::NoGradGuard no_grad;
+    mean.mul_(0.9).add_(x.mean(), 0.1);
+    at::AutoGradMode gradients(true);
+    return cost_of(x - mean.mean());
+  };
+  EXPECT_THAT(log_of_training(keeps_mean, {}), Not(HasSubstr(kUnsaved))) << "nothing is saved";
+  EXPECT_THAT(log_of_training(keeps_mean, {ModelSaver()}),
+              HasSubstr("'train_op' changes what no checkpoint has: a tensor of shape [5] "
+                        "(aten::mul_ in scope 'norm')."));
+  const at::Generator generator = at::detail::createCPUGenerator(3);
+  EXPECT_THAT(log_of_training(
+                  [&](const at::Tensor& x) {
+                    return cost_of(x + at::rand({1}, c10::optional<at::Generator>(generator)));
+                  },
+                  {ModelSaver()}),
+              HasSubstr("'train_op' changes what no checkpoint has: a generator (aten::rand"));
+}
+
+TEST_F(ResumeStateTest, MemoryThatEveryStepFillsIsNoState) {
+  const at::Tensor buffer = at::zeros({3});
+  EXPECT_THAT(log_of_training(
+                  [&](const at::Tensor& x) {
+                    {
+                      at::NoGradGuard no_grad;
+                      buffer.copy_(x.mean().expand({3}));
+                      buffer.add_(1);
+                    }
+                    return cost_of(x + buffer.sum() + at::rand({1}));
+                  },
+                  {ModelSaver()}),
+              Not(HasSubstr(kUnsaved)));
+  const at::Tensor half_filled = at::zeros({4});
+  EXPECT_THAT(log_of_training(
+                  [&](const at::Tensor& x) {
+                    {
+                      at::NoGradGuard no_grad;
+                      half_filled.narrow(0, 0, 2).fill_(1);
+                      half_filled.narrow(0, 2, 2).add_(1);
+                    }
+                    return cost_of(x + half_filled.sum());
+                  },
+                  {ModelSaver()}),
+              HasSubstr("a tensor of shape [4]"));
 }
 
 TEST_F(ResumeStateTest, WithoutAPositionTheDataGoesOnAtTheStep) {
