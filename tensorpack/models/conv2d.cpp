@@ -56,9 +56,9 @@ at::Tensor convolve(const char* layer, const at::Tensor& input, const Conv2DOpti
       border.is_even() ? input : at::constant_pad_nd(input, border.pad_widths());
   const Size2D amount = border.is_even() ? Size2D(border.top, border.left) : 0;
   return detail::finish_output(
-      at::conv2d(in_wanted_format(padded), weight, bias, {strides.height, strides.width},
-                 at::IntArrayRef{amount.height, amount.width}, {dilation.height, dilation.width},
-                 groups),
+      at::conv2d(in_wanted_format(padded), detail::kernel_for(padded, weight), bias,
+                 {strides.height, strides.width}, at::IntArrayRef{amount.height, amount.width},
+                 {dilation.height, dilation.width}, groups),
       options);
 }
 

@@ -63,9 +63,9 @@ at::Tensor Conv2DTranspose(const std::string& name, const at::Tensor& input,
 
     const auto [weight, bias] = detail::get_weights(
         options, {input.size(1), *options.filters, kernel.height, kernel.width}, *options.filters);
-    at::Tensor output =
-        at::conv_transpose2d(input, weight, bias, {strides.height, strides.width},
-                             {rows.padding, columns.padding}, {rows.extra, columns.extra});
+    at::Tensor output = at::conv_transpose2d(
+        input, detail::kernel_for(input, weight), bias, {strides.height, strides.width},
+        {rows.padding, columns.padding}, {rows.extra, columns.extra});
     if (rows.cut > 0) output = output.narrow(2, 0, output.size(2) - rows.cut);
     if (columns.cut > 0) output = output.narrow(3, 0, output.size(3) - columns.cut);
     return detail::finish_output(output, options);

@@ -2,6 +2,7 @@
 // Convolutions other than Conv2D against libtorch's.
 #include <ATen/ATen.h>
 
+#include "tensorpack/models/batch_norm.h"
 #include "tensorpack/models/conv1d.h"
 #include "tensorpack/models/conv2d.h"
 #include "tensorpack/models/conv2d_transpose.h"
@@ -63,6 +64,19 @@ TEST_F(LayersTest, SameConv2DTransposeIsTheGradientOfSameConv2D) {
       EXPECT_TRUE(at::allclose(up, big.grad(), 1e-4, 1e-5)) << stride << ' ' << kernel;
     }
   }
+}
+
+TEST_F(LayersTest, ConvolutionsTakeAnEmptyBatch) {
+  const at::Tensor x = at::zeros({0, 3, 8, 8});
+  for (const bool trains : {true, false}) {
+    trains ? train() : predict();
+    const at::Tensor y = BatchNorm("bn", Conv2D("conv", x, {.filters = 8, .kernel_size = 3}));
+    EXPECT_THAT(y.sizes().vec(), ElementsAre(0, 8, 8, 8));
+    const at::Tensor up = Conv2DTranspose("up", y, {.filters = 2, .kernel_size = 3, .strides = 2});
+    EXPECT_THAT(up.sizes().vec(), ElementsAre(0, 2, 16, 16));
+    if (trains) up.sum().backward();
+  }
+  EXPECT_TRUE(at::equal(variable("conv/W").grad(), at::zeros({8, 3, 3, 3})));
 }
 
 TEST_F(LayersTest, DepthwiseConv2DHasFiltersOfItsOwnForEachChannel) {

@@ -30,6 +30,12 @@ Weights get_weights(const Options& options, at::IntArrayRef shape, int64_t outpu
   return weights;
 }
 
+/// The kernel for a convolution of `input`: libtorch's of an empty batch take contiguous ones
+/// alone.
+inline at::Tensor kernel_for(const at::Tensor& input, const at::Tensor& kernel) {
+  return input.size(0) == 0 ? kernel.contiguous() : kernel;
+}
+
 /// What such a layer returns: the output after the activation, regularized as the options say.
 template <typename Options>
 at::Tensor finish_output(at::Tensor output, const Options& options) {
