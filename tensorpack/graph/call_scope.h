@@ -24,7 +24,7 @@ namespace tensorpack {
 class Graph;
 
 /// Lists that layers and helpers add to during a call.
-enum class Collection { kRegularizationLosses, kMovingSummaries, kSummaries };
+enum class Collection { kRegularizationLosses, kMovingSummaries, kSummaries, kFrozenVariables };
 
 /// Whose variables the optimizers of a call update.
 enum class VariableUpdates {

@@ -4,16 +4,21 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
+#include "tensorpack/graph/call_scope.h"
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 
 VariableGetterScope freeze_variables(FreezeOptions options) {
   return VariableGetterScope(
-      [options](const std::string&, VariableOptions variable, const NextGetter& next) {
+      [options](const std::string& name, VariableOptions variable, const NextGetter& next) {
         if (variable.role != VariableRole::kTrainable) return next(variable);
         if (options.as_model_variables) variable.role = VariableRole::kModel;
         const at::Tensor value = next(variable);
+        if (options.stop_gradient) {
+          CallScope::current_or_throw("freeze_variables")
+              .add_to_collection(Collection::kFrozenVariables, name, value);
+        }
         return options.stop_gradient ? value.detach() : value;
       },
       /*freezes_layers=*/options.stop_gradient || options.as_model_variables);

@@ -97,6 +97,16 @@ std::vector<at::Tensor> differentiate(const at::Tensor& cost,
   }
 }
 
+// Whether the call in progress has used the variable in freeze_variables(), and expects no
+// gradient.
+bool is_frozen(const std::string& name) {
+  const CallScope* call = CallScope::current();
+  if (call == nullptr) return false;
+  const auto& frozen = call->collection(Collection::kFrozenVariables);
+  return std::any_of(frozen.begin(), frozen.end(),
+                     [&](const auto& entry) { return entry.first == name; });
+}
+
 // Of this tower.
 Gradients local_gradients(const at::Tensor& cost, const std::vector<Variable*>& variables,
                           bool keep_history) {
@@ -128,12 +138,13 @@ Gradients local_gradients(const at::Tensor& cost, const std::vector<Variable*>& 
     if (values[i].defined()) {
       gradients.push_back({variables[i], values[i], /*is_local=*/true});
     } else {
-      without.push_back(variables[i]->name);
+      without.push_back(variables[i]->tower_free_name());
     }
   }
   TP_CHECK(!gradients.empty(), "minimize",
            "the cost depends on none of the given variables: {}. Compute it from them.",
            join(without, ", "));
+  std::erase_if(without, is_frozen);
   if (!without.empty()) {
     log::warning_once("Without a gradient, {} will not change: {}.",
                       counted(std::ssize(without), "trainable variable"), join(without, ", "));

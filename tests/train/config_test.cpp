@@ -14,8 +14,10 @@
 #include "tensorpack/dataflow/stage_report.h"
 #include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/queue_input.h"
+#include "tensorpack/models/replace_variables.h"
 #include "tensorpack/monitors/scalar_printer.h"
 #include "tensorpack/optim/sgd.h"
+#include "tensorpack/train/multi_gpu_trainers.h"
 #include "tensorpack/train/train_config.h"
 #include "tensorpack/utils/flags.h"
 #include "tests/support/capture.h"
@@ -264,6 +266,25 @@ TEST(TrainConfigTest, VariablesWithoutGradientAreNamedInOneWarning) {
   const std::string text = stdout_of([&] { launch_train_with_config(std::move(config), trainer); });
   EXPECT_THAT(text, HasSubstr("Without a gradient, 2 trainable variables will not change: "
                               "idle_a, idle_b."));
+}
+
+TEST(TrainConfigTest, FrozenVariablesNeedNoGradientAndTowersWarnOnce) {
+  TrainConfig config = good_config();
+  config.max_epoch = 1;
+  config.model.build_graph = [](const at::Tensor& x, const at::Tensor& y) {
+    get_variable("idle_of_towers", {});
+    const at::Tensor scale = [] {
+      const auto frozen = freeze_variables();
+      return get_variable("scale", {}, init::ones());
+    }();
+    return linear_cost(x * scale, y);
+  };
+  SyncMultiGPUTrainerReplicated trainer(Devices::cpu(2));
+  const std::string text = stdout_of([&] { launch_train_with_config(std::move(config), trainer); });
+  EXPECT_THAT(text, HasSubstr("Without a gradient, 1 trainable variable will not change: "
+                              "idle_of_towers."));
+  const std::string warning = "Without a gradient";
+  EXPECT_EQ(text.find(warning), text.rfind(warning));
 }
 
 TEST(TrainConfigTest, UnknownTensorOfACallbackIsToldWithTheNearestName) {
