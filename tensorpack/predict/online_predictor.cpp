@@ -58,6 +58,14 @@ std::vector<at::Tensor> in_order(const std::vector<TensorSpec>& specs, const Fee
   return tensors;
 }
 
+// No size that is guessed is to blame for what this throws.
+void check_given(const std::vector<TensorSpec>& specs, const Feeds& given) {
+  for (const TensorSpec& spec : specs) {
+    const auto found = given.find(spec.name);
+    if (found != given.end()) spec.check(found->second);
+  }
+}
+
 bool is_open(const TensorSpec& spec) {
   return std::find(spec.shape.begin(), spec.shape.end(), -1) != spec.shape.end();
 }
@@ -101,12 +109,13 @@ std::vector<at::Tensor> OnlinePredictor::operator()(const std::vector<at::Tensor
   Feeds feeds;
   for (size_t i = 0; i < inputs.size(); ++i) feeds.emplace(options_.input_names[i], inputs[i]);
   const Op& op = tower_.op();
+  const bool has_guessed = std::any_of(left_out_.begin(), left_out_.end(), is_open);
+  if (has_guessed) check_given(op.inputs(), feeds);
   const std::vector<at::Tensor> given = in_order(op.inputs(), feeds);
   for (const TensorSpec& spec : left_out_) {
     const Shape shape = shape_of_left_out(spec, op.inputs(), given);
     feeds.emplace(spec.name, at::zeros(shape, at::TensorOptions(spec.dtype).device(op.device())));
   }
-  const bool has_guessed = std::any_of(left_out_.begin(), left_out_.end(), is_open);
   if (!has_guessed) return session.run(op, options_.output_names, feeds);
   try {
     return session.run(op, options_.output_names, feeds);

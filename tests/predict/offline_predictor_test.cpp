@@ -20,6 +20,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using testing::ThrowsMessage;
 
 // Names `logits` (of x), `cost` (of both), and is not itself in prediction: half of it is dropped.
@@ -207,6 +208,19 @@ TEST(OfflinePredictorTest, ALeftOutInputWhoseSizeIsUnknownIsNamedWithWhatNeedsIt
       ThrowsMessage<Error>(
           AllOf(HasSubstr("with the input 'target', which is left out and is zeros of [5, 3]"),
                 HasSubstr("('cost' is computed from it)"))));
+}
+
+TEST(OfflinePredictorTest, AnInputThatIsWrongItselfSaysNothingOfOnesThatAreLeftOut) {
+  const OfflinePredictor predict({
+      .inputs = {{"x", {-1, 3}}, {"target", {-1}}},
+      .tower_func = [](const at::Tensor& x, const at::Tensor&) { named("y", x * 2); },
+      .input_names = {"x"},
+      .output_names = {"y"},
+  });
+  for (const at::Tensor& x : {at::ones({3}), at::ones({2, 3}, at::kLong), at::Tensor()}) {
+    EXPECT_THAT([&] { predict(x); },
+                ThrowsMessage<Error>(AllOf(HasSubstr("[input] 'x'"), Not(HasSubstr("left out")))));
+  }
 }
 
 // A backbone that has weights, and a head that may have none.
