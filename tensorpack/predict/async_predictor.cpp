@@ -149,6 +149,8 @@ MultiThreadAsyncPredictor& MultiThreadAsyncPredictor::operator=(
 
 std::future<std::vector<at::Tensor>> MultiThreadAsyncPredictor::put_task(
     std::vector<at::Tensor> datapoint) {
+  TP_CHECK(impl_ != nullptr, "MultiThreadAsyncPredictor",
+           "it was moved from, and has no threads. Call the one that it was moved to.");
   TP_CHECK(!datapoint.empty(), "MultiThreadAsyncPredictor",
            "the datapoint has no tensors. Pass one for each input.");
   for (size_t i = 0; i < datapoint.size(); ++i) {

@@ -148,6 +148,15 @@ TEST(MultiThreadAsyncPredictorTest, EveryCallerGetsItsOwnRow) {
   EXPECT_EQ(right, 4 * 25);
 }
 
+TEST(MultiThreadAsyncPredictorTest, OneThatWasMovedFromIsAnErrorToUse) {
+  MultiThreadAsyncPredictor from(
+      {MultiThreadAsyncPredictor::Predictor([](const Tensors& inputs) { return inputs; })});
+  MultiThreadAsyncPredictor to = std::move(from);
+  EXPECT_ERROR(from.put_task({at::ones({2})}),  // NOLINT(bugprone-use-after-move)
+               "it was moved from, and has no threads");
+  EXPECT_TRUE(at::equal(to.put_task({at::ones({2})}).get()[0], at::ones({2})));
+}
+
 // A predictor that waits for the test, and notes the sizes of its batches.
 struct HeldUp {
   std::vector<int64_t> sizes = {};
