@@ -61,7 +61,7 @@ double seconds_of_sum(ProcessGroup& processes, int64_t bytes) {
 }
 
 void serve(const std::string& model, int64_t bucket_bytes, int rank, int port) {
-  log::set_level(log::Level::kError);  // the answers are on the same stream
+  logging::set_level(logging::Level::kError);  // the answers are on the same stream
   tell_place(rank, port);
   tune_process();
   const std::shared_ptr<ProcessGroup> processes = ProcessGroup::create();

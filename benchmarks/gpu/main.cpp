@@ -150,7 +150,7 @@ void add_options(CLI::App& app, Flags& flags) {
 }
 
 void serve(const Flags& flags) {
-  if (!flags.contest.profiles.empty()) log::set_level(log::Level::kDebug);
+  if (!flags.contest.profiles.empty()) logging::set_level(logging::Level::kDebug);
   const c10::Device device(flags.contest.device == "cuda" ? "cuda:0" : "cpu");
   for (const GpuTask& task : gpu_tasks(flags.tiny)) {
     if (task.name == flags.serve) return serve_gpu_task(task, device);

@@ -72,7 +72,7 @@ void do_something_together(const Tensor& weights, const Tensor& gradients, int64
   const auto sum = group->begin_sum(gradients);  // any number of them at a time
   sum->wait();
   const std::string mine = fmt::format("rank {} saw {}", group->rank(), count);
-  for (const std::string& line : group->gather(mine)) log::info("{}", line);
+  for (const std::string& line : group->gather(mine)) logging::info("{}", line);
 }
 
 }  // namespace

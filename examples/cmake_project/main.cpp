@@ -29,6 +29,6 @@ int main() {
         trainer);
     const double slope = trainer.variables().at("line/W").tensor.item<double>();
     TP_CHECK(std::abs(slope - 2) < 1e-2, "consumer", "the slope is {}, not 2.", slope);
-    log::info("The line y = {:.3f} x was found.", slope);
+    logging::info("The line y = {:.3f} x was found.", slope);
   });
 }

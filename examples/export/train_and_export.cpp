@@ -52,7 +52,7 @@ void train_and_export(int64_t epochs, const std::string& directory) {
   };
   export_model(trained(), logdir / "circle.tpx");
   export_onnx(trained(), logdir / "circle.onnx");
-  log::info("Exported to {} and circle.onnx.", (logdir / "circle.tpx").string());
+  logging::info("Exported to {} and circle.onnx.", (logdir / "circle.tpx").string());
 }
 
 }  // namespace

@@ -38,8 +38,8 @@ void AwaitedScalar::check_before(TrainerBase& trainer) {
 bool AwaitedScalar::is_there(TrainerBase& trainer, const std::string& consequence) {
   if (trainer.monitors().contains(name_)) return true;
   was_missing_ = true;
-  log::warning("[{}] '{}' was not reported yet{}. {}", owner_, name_, consequence,
-               nearest_names(trainer, name_));
+  logging::warning("[{}] '{}' was not reported yet{}. {}", owner_, name_, consequence,
+                   nearest_names(trainer, name_));
   return false;
 }
 

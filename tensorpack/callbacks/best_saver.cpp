@@ -92,7 +92,7 @@ std::optional<BestSaver::Best> BestSaver::read_best(const std::string& file) con
                 .epoch = saved.epoch_num,
                 .file = file};
   } catch (const std::exception& error) {
-    log::warning("[{}] '{}' cannot be read: {}", name(), path.string(), error.what());
+    logging::warning("[{}] '{}' cannot be read: {}", name(), path.string(), error.what());
     return std::nullopt;
   }
 }
@@ -121,13 +121,13 @@ void BestSaver::find_best_of_earlier_run() {
                                        is_made_again ? "is of a step that is trained again"
                                        : there       ? fmt::format("is of step {}", there->step)
                                                      : "is not there");
-  is_made_again ? log::info("{}", text) : log::warning("{}", text);
+  is_made_again ? logging::info("{}", text) : logging::warning("{}", text);
 }
 
 void BestSaver::after_triggers() {
   if (is_lost_) {
     is_lost_ = false;
-    log::info("[{}] '{}' was not written when the run before ended.", name(), best_->file);
+    logging::info("[{}] '{}' was not written when the run before ended.", name(), best_->file);
     save(*best_);
   }
   const bool is_due = std::exchange(is_due_, false);
@@ -138,7 +138,7 @@ void BestSaver::after_triggers() {
   if (step == last_step_ || !is_better(value, best_)) return;
   last_step_ = step;
   if (step != global_step()) {
-    log::warning(
+    logging::warning(
         "[{}] '{}' is {:.5g}, the best, but of step {}, and the variables are those of {}. "
         "Trigger it as often as the scalar is reported. Nothing is saved.",
         name(), stat_.name(), value, step, global_step());
@@ -169,7 +169,7 @@ void BestSaver::save(Best best) {
     writer_->save(std::move(checkpoint));
   } catch (const std::exception& error) {
     best_ = best_before_;
-    log::error("[{}] {} Training goes on.", name(), error.what());
+    logging::error("[{}] {} Training goes on.", name(), error.what());
   }
 }
 
@@ -178,8 +178,9 @@ void BestSaver::write(const Checkpoint& checkpoint) const {
   const double value = parse_exact_text(checkpoint.extra.at(kBest));
   const fs::path file = dir_ / file_for(value, checkpoint.global_step);
   save_checkpoint(file, checkpoint);
-  log::info("Model with {} '{}' {:.5g} saved to '{}'.",
-            wanted_ == Wanted::kMin ? "minimum" : "maximum", stat_.name(), value, file.string());
+  logging::info("Model with {} '{}' {:.5g} saved to '{}'.",
+                wanted_ == Wanted::kMin ? "minimum" : "maximum", stat_.name(), value,
+                file.string());
 }
 
 void BestSaver::after_train() {

@@ -19,7 +19,7 @@ struct CallbackFunctions {
 
 /// A callback made of functions, for what is not worth a class:
 ///
-///   CallbackFactory({.trigger = [](Callback& self) { log::info("{}", self.epoch_num()); }})
+///   CallbackFactory({.trigger = [](Callback& self) { logging::info("{}", self.epoch_num()); }})
 class CallbackFactory final : public Callback {
  public:
   explicit CallbackFactory(CallbackFunctions functions) : functions_(std::move(functions)) {}

@@ -150,7 +150,7 @@ void Callbacks::trigger_epoch() {
   });
   after_triggers();
   const std::string slow = detail::describe_callback_times(times);
-  if (!slow.empty()) log::info("{}", slow);
+  if (!slow.empty()) logging::info("{}", slow);
   if (stop) std::rethrow_exception(stop);
 }
 
@@ -170,9 +170,9 @@ std::exception_ptr Callbacks::after_train() noexcept {
       try {
         throw;
       } catch (const std::exception& error) {
-        log::error("{} failed in after_train: {}", callback.name(), describe(error));
+        logging::error("{} failed in after_train: {}", callback.name(), describe(error));
       } catch (...) {
-        log::error("{} failed in after_train.", callback.name());
+        logging::error("{} failed in after_train.", callback.name());
       }
     }
   }
@@ -225,11 +225,11 @@ void Callbacks::load_states(const std::map<std::string, std::string>& states, bo
     without_callback.push_back(key.substr(kStatePrefix.size()));
   }
   if (!without_state.empty()) {
-    log::warning("The checkpoint has no state of these callbacks: {}.", join(without_state));
+    logging::warning("The checkpoint has no state of these callbacks: {}.", join(without_state));
   }
   if (!without_callback.empty()) {
-    log::warning("The checkpoint has states of callbacks that are not there now: {}.",
-                 join(without_callback));
+    logging::warning("The checkpoint has states of callbacks that are not there now: {}.",
+                     join(without_callback));
   }
 }
 

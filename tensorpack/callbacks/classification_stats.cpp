@@ -45,8 +45,8 @@ void TopKAccuracy::check(const std::vector<TensorSpec>& specs) const {
   const int64_t classes = specs[0].shape[1];
   const int64_t largest = *std::max_element(ks_.begin(), ks_.end());
   if (classes > 0 && largest >= classes) {
-    log::warning_once("[TopKAccuracy] '{}' has {}: the right one is always among the first {}.",
-                      scores_name_, counted(classes, "class"), largest);
+    logging::warning_once("[TopKAccuracy] '{}' has {}: the right one is always among the first {}.",
+                          scores_name_, counted(classes, "class"), largest);
   }
 }
 
@@ -144,7 +144,7 @@ std::map<std::string, double> ConfusionMatrix::after_inference() {
   }
   if (results.empty()) return {};
   results[names[0]] = sum / static_cast<double>(results.size());
-  log::info("What was taken for what, a row for each class:\n{}", table());
+  logging::info("What was taken for what, a row for each class:\n{}", table());
   if (options_.receive) options_.receive(counts_);
   return results;
 }

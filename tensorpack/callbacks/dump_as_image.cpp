@@ -51,8 +51,8 @@ void DumpTensorAsImage::trigger() {
     dump(fetched_[0]);
     fetched_ = {};
   } else {
-    log::warning("[{}] there is no value of '{}': it is taken in the last step of an epoch.",
-                 name(), tensor_name_);
+    logging::warning("[{}] there is no value of '{}': it is taken in the last step of an epoch.",
+                     name(), tensor_name_);
   }
 }
 

@@ -36,7 +36,7 @@ void EstimatedTimeLeft::trigger_epoch() {
   const int64_t epochs = trainer().max_epoch() - epoch_num();
   if (epochs <= 0) return;
   const double each = options_.median ? median(durations_) : mean(durations_);
-  log::info("Estimated time left: {}.", humanize_time(each * static_cast<double>(epochs)));
+  logging::info("Estimated time left: {}.", humanize_time(each * static_cast<double>(epochs)));
 }
 
 }  // namespace tensorpack

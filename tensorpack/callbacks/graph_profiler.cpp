@@ -138,8 +138,8 @@ void GraphProfiler::after_run(RunContext& context, const FetchedValues& values) 
   try {
     times_ = time_operators(trainer().sess(), op, inputs, options_.repetitions);
   } catch (const std::exception& error) {
-    log::warning("[GraphProfiler] '{}' cannot be run operator by operator: {}", op.name(),
-                 tensorpack::describe(error));
+    logging::warning("[GraphProfiler] '{}' cannot be run operator by operator: {}", op.name(),
+                     tensorpack::describe(error));
     return;
   }
   report();
@@ -148,21 +148,21 @@ void GraphProfiler::after_run(RunContext& context, const FetchedValues& values) 
 void GraphProfiler::after_train() {
   const int64_t steps = global_step() - steps_before_;
   if (has_looked_ || steps <= 0) return;
-  log::warning(
+  logging::warning(
       "[GraphProfiler] no step was looked into: it was enabled in none from step {} on, and the "
       "training made {}. Set .first_step to a step that is made.",
       options_.first_step, steps);
 }
 
 void GraphProfiler::report() const {
-  log::info("Profile of a step at global_step {}:\n{}", global_step(),
-            detail::describe_profile(times_, options_.shown));
+  logging::info("Profile of a step at global_step {}:\n{}", global_step(),
+                detail::describe_profile(times_, options_.shown));
   trainer().monitors().put_profile(layer_times(times_));
   const auto dir = get_logger_dir();
   if (!dir) return;
   const auto write = [&](const std::string& name, const std::string& text) {
     write_file_atomically(*dir / name, text);
-    log::info("Written: '{}'.", (*dir / name).string());
+    logging::info("Written: '{}'.", (*dir / name).string());
   };
   if (options_.dump_tracing) {
     write(fmt::format("chrome-trace-{}.json", global_step()), detail::to_chrome_trace(times_));

@@ -36,7 +36,7 @@ void HumanHyperParamSetter::before_train() {
           : options_.file_name.is_absolute() ? options_.file_name
                                              : std::filesystem::path();
   if (path_.empty() && trainer().is_chief()) {
-    log::warning(
+    logging::warning(
         "[HumanHyperParamSetter] there is no log directory to look for '{}' in. Call "
         "set_logger_dir() first.",
         options_.file_name.string());
@@ -53,7 +53,7 @@ std::optional<double> HumanHyperParamSetter::next_value() {
     last_text_ = std::move(text);
     return value;
   } catch (const Error& error) {
-    log::warning("[HumanHyperParamSetter] {}", error.what());
+    logging::warning("[HumanHyperParamSetter] {}", error.what());
   }
   return std::nullopt;
 }
@@ -71,7 +71,7 @@ std::optional<double> HumanHyperParamSetter::value_in(const std::string& text, b
     const auto value = has_name ? parse_number(trimmed(content.substr(colon + 1))) : std::nullopt;
     if (!value || !std::isfinite(*value)) {
       if (is_new) {
-        log::warning(
+        logging::warning(
             "[HumanHyperParamSetter] '{}' in '{}' is not understood, and left out. Write a line as "
             "{}:0.01.",
             content, path_.string(), wanted);
@@ -81,8 +81,8 @@ std::optional<double> HumanHyperParamSetter::value_in(const std::string& text, b
     }
   }
   if (!last && is_new) {
-    log::warning("[HumanHyperParamSetter] no line of '{}' sets {}. Write one as {}:0.01.",
-                 path_.string(), wanted, wanted);
+    logging::warning("[HumanHyperParamSetter] no line of '{}' sets {}. Write one as {}:0.01.",
+                     path_.string(), wanted, wanted);
   }
   return last;
 }

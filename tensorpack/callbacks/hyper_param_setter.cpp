@@ -65,8 +65,8 @@ void HyperParamSetter::set(double value) {
   if (last_told_ != epoch_num()) {
     const std::string old = fmt::format("{:.6g}", last_set_ ? *last_set_ : param().get_value());
     const std::string text = fmt::format("{:.6g}", value);  // variables are floats
-    log::info("{}: {} {}", name(), param().readable_name(),
-              old == text ? "is " + text + "." : "changes from " + old + " to " + text + ".");
+    logging::info("{}: {} {}", name(), param().readable_name(),
+                  old == text ? "is " + text + "." : "changes from " + old + " to " + text + ".");
     last_told_ = epoch_num();
   }
   assign(value);

@@ -53,7 +53,7 @@ std::optional<int64_t> samples_of_inputs(const std::vector<TensorSpec>& inputs,
 }
 
 void warn_if_empty(int64_t datapoints, const std::string& tower) {
-  if (datapoints == 0) log::warning("[InferenceRunner] the data of '{}' is empty.", tower);
+  if (datapoints == 0) logging::warning("[InferenceRunner] the data of '{}' is empty.", tower);
 }
 
 // In all processes alike: each counts what shard() keeps from all.
@@ -99,7 +99,7 @@ std::optional<DataPoint> InferenceInput::next() {
 
 void InferenceInput::check_that_it_ends() const {
   if (count_ == kManyDatapoints) {
-    log::warning_once(
+    logging::warning_once(
         "[InferenceRunner] its data has given {} datapoints and has not ended. If it never does, "
         "end the pass with take(n), or leave repeat() out.",
         kManyDatapoints);
@@ -219,7 +219,7 @@ void InferenceRunner::check_shares() const {
   if (options_.on_all_processes) {
     check_nothing_left_out(left_out.every_pass, towers_[0].name());
   } else if (left_out.is_there) {
-    log::warning(
+    logging::warning(
         "[InferenceRunner] the chief alone validates, and shard() gives it a part of the data of "
         "'{}'. Leave shard() out, or set .on_all_processes and write shard({{.equal = false}}).",
         towers_[0].name());
@@ -265,7 +265,7 @@ int64_t InferenceRunner::run_pass(const Take& take) {
   meter.close();
   input_.stop();
   if (const int64_t left_out = input_.left_out() - left_out_before; left_out > 0) {
-    log::warning_once(
+    logging::warning_once(
         "[InferenceRunner] the data of '{}' ended with {} that made no whole batch: left out. Keep "
         "everything with {{.remainder = true}}.",
         towers_[0].name(), counted(left_out, "datapoint"));
@@ -362,7 +362,7 @@ int64_t InferenceRunner::samples_of(const DataPoint& datapoint) const {
   const DataPoint placed = place_batch(inputs, datapoint);
   const std::optional<int64_t> samples = samples_of_inputs(inputs, placed);
   if (!samples) {
-    log::warning_once(
+    logging::warning_once(
         "[InferenceRunner] the inputs of '{}' differ in their first dimension, {}: each datapoint "
         "counts as one sample. Say how many there are by .count_samples.",
         towers_[0].name(), describe_sizes(inputs, placed));

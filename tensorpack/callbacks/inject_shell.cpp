@@ -95,8 +95,8 @@ void InjectShell::look() {
     std::istringstream lines(commands);
     talk(lines, /*is_interactive=*/false);
   } else if (isatty(STDIN_FILENO) == 0) {
-    log::warning("[InjectShell] there is no terminal. Write commands into '{}': {}.",
-                 path_.string(), kHelp);
+    logging::warning("[InjectShell] there is no terminal. Write commands into '{}': {}.",
+                     path_.string(), kHelp);
   } else {
     talk(std::cin, /*is_interactive=*/true);
     std::cin.clear();
@@ -104,16 +104,16 @@ void InjectShell::look() {
 }
 
 void InjectShell::talk(std::istream& commands, bool is_interactive) {
-  log::info("InjectShell at epoch {}, global_step {}. {}", epoch_num(), global_step(), kHelp);
+  logging::info("InjectShell at epoch {}, global_step {}. {}", epoch_num(), global_step(), kHelp);
   bool is_done = false;
   for (std::string line; !is_done;) {
     if (is_interactive) std::cout << "tensorpack> " << std::flush;
     if (!std::getline(commands, line)) break;
     try {
       const std::string answer = obey(line, is_done);
-      if (!answer.empty()) log::info("{}", answer);
+      if (!answer.empty()) logging::info("{}", answer);
     } catch (const Error& error) {
-      log::error("{}", error.what());
+      logging::error("{}", error.what());
     }
   }
 }

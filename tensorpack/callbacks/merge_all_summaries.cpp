@@ -151,8 +151,8 @@ void MergeAllSummaries::put_params() {
       }
     }
     if (variables.empty()) {
-      log::warning_once("[add_param_summary] no trainable variable has a name like '{}'.",
-                        param.regex);
+      logging::warning_once("[add_param_summary] no trainable variable has a name like '{}'.",
+                            param.regex);
     }
   }
 }

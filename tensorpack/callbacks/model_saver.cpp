@@ -150,7 +150,7 @@ void ModelSaver::save() {
   } catch (const std::exception& error) {
     failure_ =
         fmt::format("the checkpoint of step {} was not taken: {}", global_step(), error.what());
-    log::error("[ModelSaver] {}", failure_);
+    logging::error("[ModelSaver] {}", failure_);
   }
 }
 

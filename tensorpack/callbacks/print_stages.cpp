@@ -12,7 +12,8 @@ PrintStages::PrintStages(const DataFlow& flow) : stats_(detail::stats_of(flow)) 
 }
 
 void PrintStages::trigger() {
-  log::info("Where the time of the data goes, so far:\n{}", format_stages(stage_report(*stats_)));
+  logging::info("Where the time of the data goes, so far:\n{}",
+                format_stages(stage_report(*stats_)));
 }
 
 }  // namespace tensorpack

@@ -44,7 +44,7 @@ void ProcessTensors::process(const std::vector<at::Tensor>& values) { function_(
 void TensorPrinter::process(const std::vector<at::Tensor>& values) {
   std::ostringstream text;
   for (size_t i = 0; i < values.size(); ++i) text << "\n" << names()[i] << ":\n" << values[i];
-  log::info("global_step {}:{}", global_step(), text.str());
+  logging::info("global_step {}:{}", global_step(), text.str());
 }
 
 void DumpTensors::setup_graph() {

@@ -78,7 +78,7 @@ HostResourceTracker::Usage HostResourceTracker::usage() {
 
 void HostResourceTracker::before_train() {
   last_ = usage();
-  log::info("Free memory of the host: {}.", humanize_bytes(free_memory()));
+  logging::info("Free memory of the host: {}.", humanize_bytes(free_memory()));
 }
 
 ReportedScalars HostResourceTracker::reports() const {
@@ -130,7 +130,7 @@ ReportedScalars GPUUtilizationTracker::reports() const {
 void GPUUtilizationTracker::before_train() {
   std::unique_ptr<Nvml> nvml = Nvml::open();
   if (!nvml) {
-    log::warning("[GPUUtilizationTracker] there is no NVIDIA driver: nothing is reported.");
+    logging::warning("[GPUUtilizationTracker] there is no NVIDIA driver: nothing is reported.");
     return;
   }
   if (devices_.empty()) {

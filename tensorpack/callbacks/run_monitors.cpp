@@ -81,7 +81,7 @@ void RunMonitors::put_graph() const {
   try {
     trainer().monitors().put_graph(trainer().sess().trace(op));
   } catch (const std::exception& error) {
-    log::warning("Monitors do not get the graph of '{}': {}", op.name(), describe(error));
+    logging::warning("Monitors do not get the graph of '{}': {}", op.name(), describe(error));
   }
 }
 

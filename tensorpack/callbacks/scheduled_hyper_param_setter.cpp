@@ -54,7 +54,7 @@ void ScheduledHyperParamSetter::before_train() {
   if (!value) return;
   const double actual = param().get_value();
   if (now() > 0 && !is_at_point() && !is_close(*value, actual)) {
-    log::warning(
+    logging::warning(
         "[ScheduledHyperParamSetter] {} is {:.6g} at {} {}, where the schedule has {:.6g}. {}",
         param().readable_name(), actual, options_.step_based ? "step" : "epoch", now(), *value,
         options_.set_at_beginning

@@ -47,8 +47,8 @@ class SessionRunTimeout::Watchdog {
         const auto deadline = run + std::chrono::duration_cast<Clock::duration>(allowed);
         changed_.wait_until(lock, stop, deadline, [] { return false; });
         if (stop.stop_requested() || start_ != run) break;
-        log::error("[SessionRunTimeout] step {} has taken {} so far. {}", step_ + 1,
-                   humanize_time(allowed.count()), describe_run_activity());
+        logging::error("[SessionRunTimeout] step {} has taken {} so far. {}", step_ + 1,
+                       humanize_time(allowed.count()), describe_run_activity());
       }
     }
   }

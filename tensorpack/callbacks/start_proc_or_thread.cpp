@@ -82,8 +82,8 @@ bool StartProcOrThread::has_ended() {
   const bool is_by_us =
       WIFSIGNALED(status) && (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGKILL);
   if (status != 0 && !is_by_us) {
-    log::error("[StartProcOrThread] '{}' ended with status {}.", name_,
-               WIFEXITED(status) ? WEXITSTATUS(status) : status);
+    logging::error("[StartProcOrThread] '{}' ended with status {}.", name_,
+                   WIFEXITED(status) ? WEXITSTATUS(status) : status);
   }
   return true;
 }
@@ -100,7 +100,7 @@ void StartProcOrThread::stop_process() {
   if (process_ == 0 || has_ended()) return;
   kill(-process_, SIGTERM);
   if (wait_until([this] { return has_ended(); })) return;
-  log::error("[StartProcOrThread] '{}' does not end on SIGTERM: it is killed.", name_);
+  logging::error("[StartProcOrThread] '{}' does not end on SIGTERM: it is killed.", name_);
   kill(-process_, SIGKILL);
   wait_until([this] { return has_ended(); });
 }
@@ -115,7 +115,7 @@ void StartProcOrThread::after_train() {
   if (!thread_.joinable()) return;
   thread_.request_stop();
   if (!wait_until([this] { return thread_.finished(); })) {
-    log::error(
+    logging::error(
         "[StartProcOrThread] the thread '{}' was asked to stop and has not: it is waited for.",
         name_);
   }

@@ -32,17 +32,17 @@ std::optional<double> StatMonitorParamSetter::next_value() {
   if (!scalar_.is_there(trainer(), ": nothing is decided")) return std::nullopt;
   const auto [step, value] = trainer().monitors().get_history(options_.stat_name).back();
   if (step == last_step_) {
-    log::warning("[StatMonitorParamSetter] '{}' has no new value since step {}.",
-                 options_.stat_name, step);
+    logging::warning("[StatMonitorParamSetter] '{}' has no new value since step {}.",
+                     options_.stat_name, step);
     return std::nullopt;
   }
   last_step_ = step;
   seen_.push_back(value);
   if (static_cast<int64_t>(seen_.size()) > options_.last_k) seen_.erase(seen_.begin());
   if (static_cast<int64_t>(seen_.size()) < options_.last_k || is_better()) return std::nullopt;
-  log::info("[StatMonitorParamSetter] '{}' was {:.5g} and has not become better by {} in {}.",
-            options_.stat_name, seen_.front(), options_.threshold,
-            counted(options_.last_k, "report"));
+  logging::info("[StatMonitorParamSetter] '{}' was {:.5g} and has not become better by {} in {}.",
+                options_.stat_name, seen_.front(), options_.threshold,
+                counted(options_.last_k, "report"));
   seen_.clear();
   return options_.value_func(param().get_value());
 }

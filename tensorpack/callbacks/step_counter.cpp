@@ -11,7 +11,7 @@ void MaintainStepCounter::before_train() {
     const auto lock = graph().lock_variables();
     trainer().set_global_step(*counter_);
   }
-  if (global_step() != 0) log::info("Start training with global_step = {}.", global_step());
+  if (global_step() != 0) logging::info("Start training with global_step = {}.", global_step());
 }
 
 }  // namespace tensorpack

@@ -42,7 +42,7 @@ void StopAtNaN::look() {
                                    "division of zero, bad data. Checkpoints are from before.",
                                    seen.names[i], value, seen.step);
     if (options_.stops) throw error;
-    log::error("{}", error.what());
+    logging::error("{}", error.what());
     is_told_ = true;
     return;
   }

@@ -37,7 +37,7 @@ std::vector<std::string> watched_scalars(TrainerBase& trainer, const std::string
         if (spec.shape.empty()) known.insert(output);
       }
     }
-    log::warning(
+    logging::warning(
         "[{0}] nobody looks whether the cost is finite: no step gives a scalar '{1}'. {2} Pass its "
         "name, {0}({{.tensor = ...}}), or override cost_names() of the trainer.",
         where, name, did_you_mean(name, {known.begin(), known.end()}));

@@ -83,7 +83,7 @@ void CheckpointDirectory::read_list() {
   try {
     read_index();
   } catch (const std::exception& error) {
-    log::warning(
+    logging::warning(
         "[CheckpointDirectory] '{}' is not an index of checkpoints: {}. They are found by "
         "their names.",
         (dir_ / kCheckpointIndex).string(), error.what());
@@ -136,8 +136,8 @@ fs::path CheckpointDirectory::save(const Checkpoint& checkpoint) {
     std::error_code failure;
     fs::remove(path_of(entry.step), failure);
     if (failure) {
-      log::warning("[CheckpointDirectory] cannot delete the old checkpoint '{}': {}.",
-                   path_of(entry.step).string(), failure.message());
+      logging::warning("[CheckpointDirectory] cannot delete the old checkpoint '{}': {}.",
+                       path_of(entry.step).string(), failure.message());
     }
   }
   return path_of(step);
@@ -172,8 +172,9 @@ bool CheckpointDirectory::give_up_oldest() {
   });
   if (oldest == entries_.end()) return false;
   const fs::path path = path_of(oldest->step);
-  log::warning("[CheckpointDirectory] the disk is full: '{}' is given up for a newer checkpoint.",
-               path.string());
+  logging::warning(
+      "[CheckpointDirectory] the disk is full: '{}' is given up for a newer checkpoint.",
+      path.string());
   entries_.erase(oldest);
   std::error_code failure;
   fs::remove(path, failure);
@@ -262,7 +263,7 @@ std::optional<FoundCheckpoint> load_newest_checkpoint(const fs::path& dir) {
     try {
       return FoundCheckpoint{.path = path, .checkpoint = load_checkpoint(path)};
     } catch (const Error& error) {
-      log::error("{} The one before it is tried.", error.what());
+      logging::error("{} The one before it is tried.", error.what());
     }
   }
   TP_CHECK(paths.empty(), "load_checkpoint",

@@ -108,7 +108,7 @@ CheckpointWriter::CheckpointWriter(Write write, CheckpointWriterOptions options)
 CheckpointWriter::CheckpointWriter(CheckpointDirectory directory, CheckpointWriterOptions options)
     : CheckpointWriter(
           [directory = std::move(directory)](const Checkpoint& checkpoint) mutable {
-            log::info("Model saved to '{}'.", directory.save(checkpoint).string());
+            logging::info("Model saved to '{}'.", directory.save(checkpoint).string());
           },
           std::move(options)) {}
 
@@ -207,7 +207,7 @@ std::string CheckpointWriter::write_or_refuse(const Checkpoint& checkpoint) {
       ".may_be_non_finite.",
       checkpoint.global_step, counted(count, "variable"), count == 1 ? "has" : "have", join(names),
       others);
-  log::error("[{}] {}", options_.owner, refusal);
+  logging::error("[{}] {}", options_.owner, refusal);
   is_refused_ = true;
   return refusal;
 }
@@ -222,10 +222,10 @@ std::string CheckpointWriter::try_to_write(const Checkpoint& checkpoint) {
       if (attempt == options_.retries) {
         const std::string failure = fmt::format("the checkpoint of step {} was not saved: {}",
                                                 checkpoint.global_step, error.what());
-        log::error("[{}] {}", options_.owner, failure);
+        logging::error("[{}] {}", options_.owner, failure);
         return failure;
       }
-      log::warning("[{}] {} It is tried again.", options_.owner, error.what());
+      logging::warning("[{}] {} It is tried again.", options_.owner, error.what());
       std::this_thread::sleep_for(std::chrono::duration<double>(options_.seconds_between_retries));
     }
   }

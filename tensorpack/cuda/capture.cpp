@@ -25,7 +25,7 @@ void try_to(const char* what, const std::function<void()>& action) {
   try {
     action();
   } catch (const std::exception& error) {
-    log::debug("After a failed capture: cannot {}: {}", what, error.what());
+    logging::debug("After a failed capture: cannot {}: {}", what, error.what());
   }
 }
 
@@ -59,9 +59,10 @@ void replace_memsets_of(void* graph) {
   if (device_launcher() == nullptr) return;
   try {
     const int replaced = replace_memsets(graph, function_of(fill_source()), driver());
-    log::debug("Kernels took the place of {} in a captured graph.", counted(replaced, "memset"));
+    logging::debug("Kernels took the place of {} in a captured graph.",
+                   counted(replaced, "memset"));
   } catch (const Error& error) {
-    log::warning_once("Memsets stay in captured graphs: {}", error.what());
+    logging::warning_once("Memsets stay in captured graphs: {}", error.what());
   }
 }
 

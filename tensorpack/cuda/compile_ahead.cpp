@@ -32,20 +32,20 @@ std::future<void> compile_ahead(const Trace& trace, std::function<void()> use_de
   const Launcher* device = device_launcher();
   if (device == nullptr) return {};
   const auto leave_it = [](const std::exception& error) {
-    log::debug("Kernels are compiled one by one: {}", error.what());
+    logging::debug("Kernels are compiled one by one: {}", error.what());
   };
   try {
-    return std::async(std::launch::async,
-                      [=, kernels = kernels_of(trace, device->multiprocessors())] {
-                        const Timer timer;
-                        try {
-                          use_device();
-                          prepare_all(kernels);
-                        } catch (const std::exception& error) {
-                          leave_it(error);
-                        }
-                        log::debug("Compiling and loading kernels took {:.3f} s.", timer.seconds());
-                      });
+    return std::async(
+        std::launch::async, [=, kernels = kernels_of(trace, device->multiprocessors())] {
+          const Timer timer;
+          try {
+            use_device();
+            prepare_all(kernels);
+          } catch (const std::exception& error) {
+            leave_it(error);
+          }
+          logging::debug("Compiling and loading kernels took {:.3f} s.", timer.seconds());
+        });
   } catch (const std::exception& error) {
     leave_it(error);
     return {};

@@ -99,7 +99,7 @@ std::unique_ptr<ConvolutionPlan> Convolutions::kept_plan(const std::string& key)
   try {
     return std::make_unique<ConvolutionPlan>(handle_, *text);
   } catch (const Error& error) {
-    log::debug("A kernel that was chosen before is chosen again: {}", error.what());
+    logging::debug("A kernel that was chosen before is chosen again: {}", error.what());
     return nullptr;
   }
 }
@@ -134,7 +134,7 @@ Convolutions::Choice Convolutions::fastest_plan(const ConvolutionProblem& proble
     } catch (const c10::OutOfMemoryError&) {
       all_have_room = false;
     } catch (const std::exception& error) {
-      log::debug("A kernel of cuDNN is left out: {}", describe(error));
+      logging::debug("A kernel of cuDNN is left out: {}", describe(error));
     }
   }
   const auto is_faster = [](const Tried& a, const Tried& b) {
@@ -148,8 +148,8 @@ Convolutions::Choice Convolutions::fastest_plan(const ConvolutionProblem& proble
   for (int i = 1; i < kTimings && tried.size() > 1; ++i) {
     for (Tried& one : tried) one.times.push_back(run(*one.plan));
   }
-  log::debug("Of {} kernels for {} the fastest takes {:.1f} us.", count, problem.text(),
-             1e3 * median(fastest()->times));
+  logging::debug("Of {} kernels for {} the fastest takes {:.1f} us.", count, problem.text(),
+                 1e3 * median(fastest()->times));
   const double limit_of_choice =
       (problem.beside ? kNearlyAsFastBeside : kNearlyAsFast) * median(fastest()->times);
   const auto chosen = std::find_if(tried.begin(), tried.end(), [&](const Tried& one) {
@@ -235,7 +235,7 @@ class Problem {
     try {
       return convolutions().run(problem, first, weight, last);
     } catch (const Error& error) {
-      log::warning_once("A convolution is left to libtorch: {}", error.what());
+      logging::warning_once("A convolution is left to libtorch: {}", error.what());
       return false;
     }
   }
@@ -317,7 +317,7 @@ bool can_choose_convolutions() {
       cudnn();
       return true;
     } catch (const Error& error) {
-      log::warning("libtorch chooses the kernels of convolutions: {}", error.what());
+      logging::warning("libtorch chooses the kernels of convolutions: {}", error.what());
       return false;
     }
   }();

@@ -278,8 +278,8 @@ void GraphRunner::give_up(const std::string& reason) {
   may_capture_ = false;
   forget_captures();
   inputs_.clear();
-  log::warning("Op '{}' cannot be captured as a CUDA graph and is replayed instead: {}.", op_name_,
-               reason);
+  logging::warning("Op '{}' cannot be captured as a CUDA graph and is replayed instead: {}.",
+                   op_name_, reason);
 }
 
 }  // namespace tensorpack::cuda

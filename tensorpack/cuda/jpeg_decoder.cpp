@@ -49,8 +49,8 @@ class NvJpegDecoder {
     int minor = 0;
     nvjpeg().property(0, &major);
     nvjpeg().property(1, &minor);
-    log::info("nvJPEG {}.{} decodes images, {}.", major, minor,
-              uses_hardware ? "with hardware of its own" : "on the multiprocessors");
+    logging::info("nvJPEG {}.{} decodes images, {}.", major, minor,
+                  uses_hardware ? "with hardware of its own" : "on the multiprocessors");
   }
 
   // Whether what nvJPEG reads of the head of an image agrees with what memory was taken for.
@@ -85,7 +85,8 @@ class NvJpegDecoder {
     const int result = nvjpeg().decode_batch(handle_.get(), state_.get(), bytes.data(),
                                              lengths.data(), destinations.data(), stream);
     if (result == 0) return true;
-    log::warning_once("nvJPEG does not decode a batch ({}); the CPU does.", nvjpeg_error(result));
+    logging::warning_once("nvJPEG does not decode a batch ({}); the CPU does.",
+                          nvjpeg_error(result));
     make_state();
     return false;
   }

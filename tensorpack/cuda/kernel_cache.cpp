@@ -40,7 +40,7 @@ std::optional<std::string> KernelCache::find(std::string_view key) const {
     if (file != header_of(key, binary) + std::string(key) + binary) return std::nullopt;
     return binary;
   } catch (const Error& error) {
-    log::debug("A compiled kernel cannot be read: {}", error.what());
+    logging::debug("A compiled kernel cannot be read: {}", error.what());
     return std::nullopt;
   }
 }
@@ -52,7 +52,7 @@ void KernelCache::store(std::string_view key, std::string_view binary) const {
     write_file_atomically(file_of(key),
                           header_of(key, binary) + std::string(key) + std::string(binary));
   } catch (const std::exception& error) {
-    log::warning_once("Compiled kernels cannot be kept for the next start: {}", error.what());
+    logging::warning_once("Compiled kernels cannot be kept for the next start: {}", error.what());
   }
 }
 

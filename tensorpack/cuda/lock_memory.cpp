@@ -89,11 +89,11 @@ at::Tensor lock_memory(int64_t bytes) {
   const cudaError_t result = mapping->lock();
   if (result != cudaSuccess) {
     cudaGetLastError();  // it was told of here
-    log::debug("No page-locked memory: {}.", cudaGetErrorString(result));
+    logging::debug("No page-locked memory: {}.", cudaGetErrorString(result));
     return {};
   }
-  log::debug("Locking {} of memory took {:.3f} s.",
-             humanize_bytes(static_cast<std::uint64_t>(bytes)), timer.seconds());
+  logging::debug("Locking {} of memory took {:.3f} s.",
+                 humanize_bytes(static_cast<std::uint64_t>(bytes)), timer.seconds());
   return at::from_blob(
       mapping->data(), {bytes}, [mapping](void*) {}, at::kByte);
 }

@@ -65,7 +65,7 @@ bool try_ours(const UpdateTensors& tensors, const Tensor& lr, Update update) {
     update(*launcher);
     return true;
   } catch (const Error& error) {
-    log::warning_once("libtorch's updates are used: {}", error.what());
+    logging::warning_once("libtorch's updates are used: {}", error.what());
     return false;
   }
 }

@@ -99,7 +99,7 @@ class Cache final : public DataFlow {
     if (!filled_by_) filled_by_ = seed_in_force();
     points_.push_back(std::move(point));
     if (was_much || bytes_ <= much) return;
-    log::warning(
+    logging::warning(
         "[cache] {} of datapoints, {} of them, are in memory, and the flow goes on. If it is "
         "endless, put repeat() behind cache().",
         humanize_bytes(bytes_), points_.size());
@@ -136,7 +136,7 @@ class CacheToDisk final : public DataFlow {
     if (!file_) {
       if (!std::filesystem::exists(path_)) {
         const int64_t count = save_tfrecord(*flow_, path_);
-        log::info("Cached {} in '{}'.", counted(count, "datapoint"), path_.string());
+        logging::info("Cached {} in '{}'.", counted(count, "datapoint"), path_.string());
       }
       file_ = std::make_unique<TFRecordData>(path_);
     }

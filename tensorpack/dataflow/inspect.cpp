@@ -25,8 +25,8 @@ class Print final : public DataFlow {
   std::optional<DataPoint> next() override {
     auto point = flow_->next();
     if (point && printed_ < options_.count) {
-      log::info("{} datapoint {}: {}", options_.name.empty() ? "print" : options_.name, printed_++,
-                describe(*point));
+      logging::info("{} datapoint {}: {}", options_.name.empty() ? "print" : options_.name,
+                    printed_++, describe(*point));
     }
     return point;
   }
@@ -100,9 +100,10 @@ Speed test_speed(DataFlow& flow, SpeedOptions options) {
   Speed speed{.datapoints_per_second = static_cast<double>(options.count) / seconds,
               .bytes_per_second = static_cast<double>(bytes) / seconds,
               .stages = stage_report(flow)};
-  log::info("{} in {:.3f} s: {:.4g} per second, {:.4g} MB/s", counted(options.count, "datapoint"),
-            seconds, speed.datapoints_per_second, speed.bytes_per_second / 1e6);
-  if (!speed.stages.empty()) log::info("Where the time goes:\n{}", format_stages(speed.stages));
+  logging::info("{} in {:.3f} s: {:.4g} per second, {:.4g} MB/s",
+                counted(options.count, "datapoint"), seconds, speed.datapoints_per_second,
+                speed.bytes_per_second / 1e6);
+  if (!speed.stages.empty()) logging::info("Where the time goes:\n{}", format_stages(speed.stages));
   return speed;
 }
 

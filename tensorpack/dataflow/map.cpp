@@ -102,7 +102,7 @@ Stage detail::map_component_stage(size_t index, ComponentWork work, MapOptions o
     point[index] = work.function(std::move(point[index]));
     if (point[index].defined()) return point;
     if (work.keeps_all) {
-      log::warning_once(
+      logging::warning_once(
           "[map_component] the function returned an undefined tensor, and the datapoint was "
           "dropped: the size of the flow is wrong, and a training that is resumed within a pass "
           "goes on elsewhere. Have it return std::optional<Tensor>.");

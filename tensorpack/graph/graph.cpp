@@ -162,8 +162,8 @@ void Graph::build(Op::State& state) {
     state.outputs = specs_of(state.body(trial));
     state.looked_up = lookups.names();
     const Drawing& drawing = ThreadFrame::current().get<Drawing>();
-    log::debug("Op '{}': {} new variables took {:.3f} s.", state.name, drawing.variables,
-               drawing.seconds);
+    logging::debug("Op '{}': {} new variables took {:.3f} s.", state.name, drawing.variables,
+                   drawing.seconds);
   } catch (const Error&) {
     throw;  // already says where
   } catch (const InternalError&) {
@@ -172,8 +172,8 @@ void Graph::build(Op::State& state) {
     throw;
   } catch (const std::exception& error) {
     if (give_up_channels_last()) {
-      log::debug("Op '{}' cannot be built with channels_last weights: {}", state.name,
-                 describe(error));
+      logging::debug("Op '{}' cannot be built with channels_last weights: {}", state.name,
+                     describe(error));
       return build(state);
     }
     const std::string in_place = place.to_string();

@@ -77,7 +77,7 @@ bool KeptCopies::are_stale(const std::vector<int64_t>& versions) {
   if (!are_left_right_) {
     are_left_right_ = are_right();
     if (!*are_left_right_) {
-      log::warning(
+      logging::warning(
           "Copies of weights that an update wrote are not those of its variables. From now on they "
           "are made before every step, which takes longer. With FusionOptions::keep_copies, write "
           "variables by operators, not through data() or a pointer, and not on several threads at "

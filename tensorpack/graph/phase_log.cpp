@@ -11,7 +11,7 @@ PhaseLog::~PhaseLog() {
   const auto peak = static_cast<std::uint64_t>(device_memory(device_).peak_allocated);
   const std::string memory =
       peak == 0 ? "" : ", peak memory of " + device_.str() + " so far " + humanize_bytes(peak);
-  log::debug("Op '{}': {} took {:.3f} s{}.", op_name_, phase_, timer_.seconds(), memory);
+  logging::debug("Op '{}': {} took {:.3f} s{}.", op_name_, phase_, timer_.seconds(), memory);
 }
 
 }  // namespace tensorpack

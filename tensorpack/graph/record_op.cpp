@@ -45,7 +45,7 @@ void warn_of_foreign_writes(const Op& op, const Trace& trace) {
     shapes.push_back(fmt::format("[{}]", fmt::join(value.sizes, ", ")));
   }
   if (shapes.empty()) return;
-  log::warning_once(
+  logging::warning_once(
       "'{}' changes {} requiring gradients outside the variables of the graph, of shape {}, as an "
       "optimizer of libtorch does: what is learned there is neither saved nor seen by predictors. "
       "A torch::nn module becomes part of the graph by adopt(); train it with an "
@@ -75,7 +75,7 @@ void warn_of_second_updates(Graph& graph, const Op& op, const Trace& trace) {
     }
   }
   if (names.empty()) return;
-  log::warning_once(
+  logging::warning_once(
       "'{}' changes {} before its optimizer does: {}. If an optimizer of libtorch does that, both "
       "train. Leave it out: the tower function returns the cost, and the trainer does the rest.",
       op.name(), counted(std::ssize(names), "variable"), join(names, ", "));

@@ -238,8 +238,8 @@ NamedTensors ResultsOnHostScope::run(const std::function<NamedTensors()>& functi
   const ResultsOnHost came_to =
       run_with_results_on_host([&] { results = function(); }, device, *options_of_functions);
   const auto say = [](int64_t bytes) { return humanize_bytes(static_cast<std::uint64_t>(bytes)); };
-  log::debug("Of {} of a function's results {} were on {} at once.", say(came_to.most),
-             say(came_to.most_on_device), device.str());
+  logging::debug("Of {} of a function's results {} were on {} at once.", say(came_to.most),
+                 say(came_to.most_on_device), device.str());
   return results;
 }
 

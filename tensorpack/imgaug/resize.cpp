@@ -108,7 +108,7 @@ ImageAugmentor RandomResize(RandomResizeOptions options) {
             return ResizeTransform(from, to, options.interpolation);
           }
         }
-        log::warning(
+        logging::warning(
             "[RandomResize] {} draws for an image of {} x {} changed its aspect ratio by more "
             "than {}: it is left as it is.",
             kTries, from.height, from.width, options.aspect_ratio_threshold);

@@ -213,7 +213,7 @@ Owned<InputSource> staged(Owned<InputSource> source, std::vector<c10::Device> de
   if (is_on_cpu || dynamic_cast<StagingInput*>(source.get()) != nullptr) return source;
   std::vector<std::string> names;
   for (const c10::Device& device : devices) names.push_back(device.str());
-  log::info("Data is copied to {} ahead by a StagingInput.", join(names, ", "));
+  logging::info("Data is copied to {} ahead by a StagingInput.", join(names, ", "));
   return StagingInput(std::move(source), {.devices = std::move(devices)});
 }
 

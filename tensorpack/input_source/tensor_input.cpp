@@ -35,7 +35,7 @@ std::optional<DataPoint> TensorInput::next() {
 }
 
 TensorInput DummyConstantInput(std::vector<FakeComponent> components, c10::Device device) {
-  log::warning("DummyConstantInput trains on zeros: it is for measuring speed.");
+  logging::warning("DummyConstantInput trains on zeros: it is for measuring speed.");
   DataPoint zeros;
   for (const FakeComponent& component : components) {
     zeros.push_back(at::zeros(component.shape, at::TensorOptions(component.dtype).device(device)));

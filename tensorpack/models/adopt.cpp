@@ -115,7 +115,7 @@ std::shared_ptr<Module> adopt_module(const std::string& name, std::shared_ptr<Mo
   const std::shared_ptr<Module> own = module_of_tower(call, path, module);
   for (const Member& member : members_of(*own)) call.use_variable(path + "/" + member.name);
   if (VariableGetterScope::is_open()) {
-    log::warning_once(
+    logging::warning_once(
         "Scopes that replace variables (freeze_variables(), use_moving_averages(), "
         "remap_variables()) do not reach those of the module '{}'. To freeze it, switch off "
         "requires_grad of its parameters before adopt().",

@@ -95,8 +95,8 @@ bool uses_batch_statistics(const char* layer, std::optional<bool> training) {
   const bool is_frozen = VariableGetterScope::freezes_layers();
   const bool uses = training.value_or(is_training() && !is_frozen);
   if (is_training() && !uses && !is_frozen) {
-    log::warning_once("[{}] uses the moving statistics in training: it is frozen.",
-                      detail::layer_place(layer));
+    logging::warning_once("[{}] uses the moving statistics in training: it is frozen.",
+                          detail::layer_place(layer));
   }
   return uses;
 }

@@ -22,7 +22,7 @@ at::Tensor FullyConnected(const std::string& name, const at::Tensor& input,
              "[N, features].",
              counted(input.dim(), "dimension"));
     if (input.dim() == 3) {
-      log::warning_once(
+      logging::warning_once(
           "[{}] flattens its input of [N, {}, {}] to [N, {}]. For a layer over the last dimension "
           "use Linear; if it is meant, write .flatten(1).",
           where, input.size(1), input.size(2), input.size(1) * input.size(2));

@@ -42,7 +42,7 @@ namespace tensorpack::detail {
 
 at::Tensor finish_layer(const char* layer, const at::Tensor& input, at::Tensor output) {
   if (logs_shapes()) {
-    log::info_once("{}: {} -> {}", layer_place(layer), shape_of(input), shape_of(output));
+    logging::info_once("{}: {} -> {}", layer_place(layer), shape_of(input), shape_of(output));
   }
   return layer_output(std::move(output));
 }

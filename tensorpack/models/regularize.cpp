@@ -54,11 +54,12 @@ at::Tensor regularize_cost(const std::string& regex, const Regularizer& func,
       names.push_back(variable->tower_free_name());
     }
     if (names.empty()) {
-      log::warning_once("regularize_cost() found no trainable variable that matches '{}'.", regex);
+      logging::warning_once("regularize_cost() found no trainable variable that matches '{}'.",
+                            regex);
     } else {
       // A tower function is called many times; its user needs the list once.
-      log::info_once("regularize_cost() applies to {} by '{}': {}.",
-                     counted(std::ssize(names), "variable"), regex, join(names));
+      logging::info_once("regularize_cost() applies to {} by '{}': {}.",
+                         counted(std::ssize(names), "variable"), regex, join(names));
     }
   }
   return named(name, sum_of(costs));

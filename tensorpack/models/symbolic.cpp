@@ -23,10 +23,11 @@ void log_statistics(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   const at::Tensor x = torch::jit::pop(*stack).toTensor();
   const at::Tensor values = x.detach().to(at::kCPU, at::kDouble).flatten();
   const at::Tensor shown = values.narrow(0, 0, std::min(kShown, values.numel())).contiguous();
-  log::info("{}: shape [{}], mean {:.4g}, rms {:.4g}, values [{:.4g}{}].", message,
-            fmt::join(x.sizes(), ", "), values.mean().item<double>(), rms(values).item<double>(),
-            fmt::join(shown.data_ptr<double>(), shown.data_ptr<double>() + shown.numel(), ", "),
-            shown.numel() < values.numel() ? ", ..." : "");
+  logging::info("{}: shape [{}], mean {:.4g}, rms {:.4g}, values [{:.4g}{}].", message,
+                fmt::join(x.sizes(), ", "), values.mean().item<double>(),
+                rms(values).item<double>(),
+                fmt::join(shown.data_ptr<double>(), shown.data_ptr<double>() + shown.numel(), ", "),
+                shown.numel() < values.numel() ? ", ..." : "");
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ void CSVWriter::before_train(const LoopState& loop) {
   path_ =
       options_.path.empty() && get_logger_dir() ? *get_logger_dir() / "stats.csv" : options_.path;
   if (path_.empty()) {
-    log::warning(
+    logging::warning(
         "[CSVWriter] there is no log directory: statistics are not saved. Call set_logger_dir() "
         "first.");
     return;
@@ -92,7 +92,7 @@ void CSVWriter::before_train(const LoopState& loop) {
   try {
     if (fs::exists(path_)) take_up_file(loop);
   } catch (const std::exception& error) {
-    log::error("[CSVWriter] {}. Statistics are not saved.", error.what());
+    logging::error("[CSVWriter] {}. Statistics are not saved.", error.what());
     path_.clear();
   }
   write(loop);  // what before_train() of the callbacks reported
@@ -101,8 +101,8 @@ void CSVWriter::before_train(const LoopState& loop) {
 void CSVWriter::take_up_file(const LoopState& loop) {
   std::vector<Row> rows = parse(read_file(path_));
   if (!loop.is_resumed() || !is_table_of_ours(rows)) {
-    log::warning("[CSVWriter] '{}' is not of this training: moved to '{}'.", path_.string(),
-                 move_away(path_).string());
+    logging::warning("[CSVWriter] '{}' is not of this training: moved to '{}'.", path_.string(),
+                     move_away(path_).string());
     return;
   }
   const auto is_made_again = [&](const Row& row) {
@@ -160,7 +160,7 @@ void CSVWriter::write(const LoopState& loop) {
                path_.string());
     }
   } catch (const std::exception& error) {
-    if (!std::exchange(failed_, true)) log::error("{} Training goes on.", error.what());
+    if (!std::exchange(failed_, true)) logging::error("{} Training goes on.", error.what());
   }
   unwritten_.clear();
 }

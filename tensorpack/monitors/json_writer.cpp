@@ -78,7 +78,7 @@ Statistics load_statistics(const fs::path& path) {
   try {
     return recover_list(read_file(path));
   } catch (const Error& error) {
-    log::warning("{}", error.what());
+    logging::warning("{}", error.what());
     return {};
   }
 }
@@ -88,7 +88,7 @@ std::optional<json> list_to_continue(const fs::path& path) {
   Statistics found = load_statistics(path);
   if (found.list && found.was_cut_off) {
     const json last = found.list->empty() ? json() : found.list->back();
-    log::warning(
+    logging::warning(
         "[JSONWriter] '{}' was cut off: {}. What came after that is lost. Was the disk full?",
         path.string(),
         last.is_object() ? fmt::format("its last whole row is of step {} in epoch {}",
@@ -118,8 +118,8 @@ void append(const fs::path& path, const json& object) {
   if (!file || !ends_well(file)) {  // new, cut off, or written by others
     std::optional<json> list = list_to_continue(path);
     if (!list && file.is_open() && fs::file_size(path) > 0) {
-      log::warning("[JSONWriter] '{}' is no list any more: moved to '{}'.", path.string(),
-                   move_away(path).string());
+      logging::warning("[JSONWriter] '{}' is no list any more: moved to '{}'.", path.string(),
+                       move_away(path).string());
     }
     if (!list) list = json::array();
     list->push_back(object);
@@ -186,7 +186,7 @@ void JSONWriter::before_train(const LoopState& loop) {
   failed_ = false;
   path_ = options_.path.empty() ? stats_file({}) : options_.path;
   if (path_.empty()) {
-    log::warning(
+    logging::warning(
         "[JSONWriter] there is no log directory: statistics are not saved. Call "
         "set_logger_dir() first.");
     return;
@@ -194,7 +194,7 @@ void JSONWriter::before_train(const LoopState& loop) {
   try {
     if (fs::exists(path_)) continue_or_move(loop);
   } catch (const std::exception& error) {
-    log::error("[JSONWriter] {}. Statistics are not saved.", error.what());
+    logging::error("[JSONWriter] {}. Statistics are not saved.", error.what());
     path_.clear();
   }
   write(loop);  // what before_train() of the callbacks reported
@@ -205,14 +205,15 @@ void JSONWriter::continue_or_move(const LoopState& loop) {
   if (list && list->empty()) return;
   const std::optional<int64_t> epoch = last_epoch(list);
   if (epoch != loop.starting_epoch - 1 && !cut_back(list, loop)) {
-    log::warning(
+    logging::warning(
         "[JSONWriter] '{}' ends with epoch {}, but training starts with epoch {}: moved to '{}'. "
         "To continue a training, resume from its checkpoint or set starting_epoch.",
         path_.string(), epoch ? std::to_string(*epoch) : "unknown", loop.starting_epoch,
         move_away(path_).string());
     return;
   }
-  log::info("Found the statistics of earlier epochs in '{}', will append to them.", path_.string());
+  logging::info("Found the statistics of earlier epochs in '{}', will append to them.",
+                path_.string());
 }
 
 // What was reported after the checkpoint will be reported again.
@@ -221,9 +222,9 @@ bool JSONWriter::cut_back(const std::optional<json>& list, const LoopState& loop
   const std::optional<json> rows = rows_before(*list, loop);
   if (!rows) return false;
   if (rows->size() < list->size()) {
-    log::info("Removed {} of '{}' of steps after {}, which are made again.",
-              counted(std::ssize(*list) - std::ssize(*rows), "row"), path_.string(),
-              loop.global_step);
+    logging::info("Removed {} of '{}' of steps after {}, which are made again.",
+                  counted(std::ssize(*list) - std::ssize(*rows), "row"), path_.string(),
+                  loop.global_step);
     write_file_atomically(path_, to_text(*rows));
   }
   return true;
@@ -246,7 +247,7 @@ void JSONWriter::write(const LoopState& loop) {
   try {
     append(path_, object);
   } catch (const std::exception& error) {
-    if (!std::exchange(failed_, true)) log::error("{} Training goes on.", error.what());
+    if (!std::exchange(failed_, true)) logging::error("{} Training goes on.", error.what());
   }
 }
 

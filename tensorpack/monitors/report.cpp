@@ -182,7 +182,7 @@ void Report::before_train(const LoopState& loop) {
   try {
     if (fs::exists(path_)) take_over(loop);
   } catch (const std::exception& error) {
-    log::error("[Report] {}. No report is written.", error.what());
+    logging::error("[Report] {}. No report is written.", error.what());
     path_.clear();
   }
 }
@@ -197,8 +197,8 @@ void Report::take_over(const LoopState& loop) {
   if (!earlier) {
     const fs::path moved = free_name(path_);
     fs::rename(path_, moved);
-    log::info("The report of another training, '{}', is now '{}'.", path_.string(),
-              moved.filename().string());
+    logging::info("The report of another training, '{}', is now '{}'.", path_.string(),
+                  moved.filename().string());
     return;
   }
   seconds_before_ = earlier->seconds;
@@ -248,7 +248,8 @@ void Report::after_train(const LoopState& loop) {
   note_progress(loop);
   data_.progress.state = has_finished(loop) ? "finished" : "stopped";
   write();
-  if (!path_.empty() && !has_failed_) log::info("The report of this training: {}", path_.string());
+  if (!path_.empty() && !has_failed_)
+    logging::info("The report of this training: {}", path_.string());
 }
 
 void Report::write() {
@@ -265,7 +266,7 @@ void Report::write() {
       out << page.substr(0, place) << json << page.substr(place);
     });
   } catch (const std::exception& error) {
-    if (!std::exchange(has_failed_, true)) log::error("{} Training goes on.", error.what());
+    if (!std::exchange(has_failed_, true)) logging::error("{} Training goes on.", error.what());
   }
   last_write_ = seconds();
   write_cost_ = last_write_ - begin;

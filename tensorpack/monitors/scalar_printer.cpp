@@ -47,7 +47,7 @@ bool ScalarPrinter::is_shown(const std::string& name) const {
 
 void ScalarPrinter::print_lines() {
   for (const auto& [name, value] : std::exchange(unprinted_, {})) {
-    log::info("{}: {:.5g}", name, value);
+    logging::info("{}: {:.5g}", name, value);
   }
 }
 
@@ -67,7 +67,7 @@ void ScalarPrinter::print_table() {
     table.resize(table.find_last_not_of(' ') + 1);
     last_[name] = value;
   }
-  log::info("Scalars:{}", table);
+  logging::info("Scalars:{}", table);
 }
 
 }  // namespace tensorpack

@@ -56,7 +56,7 @@ void SendMonitorData::send_if_complete() {
       command_, [&](const std::string& name) { return fmt::format("{}", values.at(name)); });
   const int status = std::system(command.c_str());
   if (status != 0) {
-    log::error("[SendMonitorData] the command '{}' failed with status {}.", command, status);
+    logging::error("[SendMonitorData] the command '{}' failed with status {}.", command, status);
   }
 }
 

@@ -36,15 +36,15 @@ void move_away(const std::vector<fs::path>& files, const fs::path& dir) {
   const fs::path folder = free_path(dir / ("events-" + timestamp()));
   fs::create_directories(folder);
   for (const fs::path& file : files) fs::rename(file, folder / file.filename());
-  log::info("The event files of an earlier training are moved to '{}'.", folder.string());
+  logging::info("The event files of an earlier training are moved to '{}'.", folder.string());
 }
 
 void cut_back(const std::vector<fs::path>& files, int64_t step) {
   size_t removed = 0;
   for (const fs::path& file : files) removed += cut_event_file(file, step);
   if (removed == 0) return;
-  log::info("Removed {} of steps after {}, which are made again.",
-            counted(static_cast<int64_t>(removed), "event"), step);
+  logging::info("Removed {} of steps after {}, which are made again.",
+                counted(static_cast<int64_t>(removed), "event"), step);
 }
 
 // TensorBoard reads files in the order of their names.
@@ -121,7 +121,8 @@ void TFEventWriter::try_to(const Action& action) {
   try {
     action();
   } catch (const std::exception& error) {
-    log::error("[TFEventWriter] {} No more events are written; training goes on.", error.what());
+    logging::error("[TFEventWriter] {} No more events are written; training goes on.",
+                   error.what());
     file_.reset();
     dir_.clear();
   }
@@ -132,7 +133,7 @@ void TFEventWriter::before_train(const LoopState& loop) {
   is_open_ = true;
   dir_ = options_.dir.empty() ? get_logger_dir().value_or(fs::path()) : options_.dir;
   if (dir_.empty()) {
-    log::warning(
+    logging::warning(
         "[TFEventWriter] there is no log directory: no events are written. Call set_logger_dir() "
         "first.");
     early_.clear();

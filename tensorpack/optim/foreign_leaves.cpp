@@ -51,7 +51,7 @@ void warn_of_foreign_leaves(const at::Tensor& cost) {
     shapes.push_back(fmt::format("[{}]", fmt::join(leaf.sizes(), ", ")));
   }
   if (shapes.empty()) return;
-  log::warning_once(
+  logging::warning_once(
       "The cost depends on {} requiring gradients outside the variables of the graph, of shape {}: "
       "nothing of that is trained or saved. Use get_variable(); a torch::nn module becomes part of "
       "the graph by adopt().",

@@ -35,7 +35,7 @@ void WholeName::warn_without_match(const char* where, const Gradients& gradients
       if (matches(*variable)) return;
     }
   }
-  log::warning_once(
+  logging::warning_once(
       "{}('{}') matches the whole name of no variable, and has no effect. {} Patterns are not "
       "searched for in names: '.*conv.*/W' finds 'net/conv0/W', 'conv' does not.",
       where, regex_, did_you_mean(regex_, names));
@@ -99,8 +99,8 @@ Gradients ScaleGradient::process(Gradients gradients) {
     for (const auto& [pattern, rule_factor] : rules_) {
       if (!pattern.matches(*gradient.variable)) continue;
       factor = rule_factor;
-      log::info_once("The gradient of '{}' is multiplied by {}.",
-                     gradient.variable->tower_free_name(), factor);
+      logging::info_once("The gradient of '{}' is multiplied by {}.",
+                         gradient.variable->tower_free_name(), factor);
       break;
     }
     if (factor == 0) continue;

@@ -63,7 +63,8 @@ const Variable* find_average(const std::string& name) {
       has_averages(graph), "use_moving_averages",
       "no variable has a moving average: the model would predict with the weights themselves. "
       "Put a MovingAverageOptimizer around the optimizer, or leave use_moving_averages() out.");
-  log::info_once("'{}' has no moving average, and is used itself: no optimizer updates it.", name);
+  logging::info_once("'{}' has no moving average, and is used itself: no optimizer updates it.",
+                     name);
   return nullptr;
 }
 
@@ -142,9 +143,9 @@ void complete_moving_averages(Graph& graph, std::set<const Variable*>& without_v
     average.assign(original.tensor.detach());
     if (!without_value.contains(&original)) without_value.erase(&average);
   }
-  log::info("Without a moving average, {} used as restored: {}.",
-            names.size() == 1 ? "1 variable is" : fmt::format("{} variables are", names.size()),
-            join(names, ", "));
+  logging::info("Without a moving average, {} used as restored: {}.",
+                names.size() == 1 ? "1 variable is" : fmt::format("{} variables are", names.size()),
+                join(names, ", "));
 }
 
 }  // namespace detail

@@ -146,8 +146,8 @@ Gradients local_gradients(const at::Tensor& cost, const std::vector<Variable*>& 
            join(without, ", "));
   std::erase_if(without, is_frozen);
   if (!without.empty()) {
-    log::warning_once("Without a gradient, {} will not change: {}.",
-                      counted(std::ssize(without), "trainable variable"), join(without, ", "));
+    logging::warning_once("Without a gradient, {} will not change: {}.",
+                          counted(std::ssize(without), "trainable variable"), join(without, ", "));
   }
   return gradients;
 }

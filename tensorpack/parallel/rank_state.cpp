@@ -42,7 +42,7 @@ void restore_generators_of_rank(const Graph& graph, const StateTexts& states, in
     if (name.starts_with(prefix)) own.emplace(name.substr(prefix.size()), state);
   }
   if (own.empty()) {
-    log::warning("The checkpoint has no random numbers of rank {}: they start anew.", rank);
+    logging::warning("The checkpoint has no random numbers of rank {}: they start anew.", rank);
   }
   restore_generators(graph, own);
 }

@@ -61,8 +61,8 @@ void detail::init_variables(const PredictConfig& config, Graph& graph, const Op&
   if (!config.session_init) {
     const auto count = std::ssize(graph.variables().trainable());
     if (count == 0) return;
-    log::warning("No session_init is given: the model has the first values of its {}.",
-                 counted(count, "variable"));
+    logging::warning("No session_init is given: the model has the first values of its {}.",
+                     counted(count, "variable"));
     return;
   }
   std::set<const Variable*> without_value = restore(*config.session_init, graph);

@@ -43,9 +43,9 @@ void fuse_on_cpu(Trace& trace, const std::vector<std::string>& fetches,
   if (options.convolutions) fused += cpu::choose_convolutions(trace);
   if (fused == 0) return;
   eliminate_dead_code(trace, fetches);
-  log::info_once("{} became {} that kernels of ours run.",
-                 counted(static_cast<int64_t>(before - trace.nodes.size()) + fused, "operator"),
-                 fused);
+  logging::info_once("{} became {} that kernels of ours run.",
+                     counted(static_cast<int64_t>(before - trace.nodes.size()) + fused, "operator"),
+                     fused);
 }
 
 }  // namespace

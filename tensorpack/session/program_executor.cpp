@@ -82,7 +82,7 @@ std::string shapes_of(const Trace& trace) {
 
 // Verifying takes a second batch on the device; what fits without must train without.
 void warn_of_unverified(const Op& op) {
-  log::warning(
+  logging::warning(
       "Op '{}' was not verified: {} has no room for another batch. Train a few steps with a "
       "smaller one if the tower function is new.",
       op.name(), op.device().str());
@@ -130,7 +130,7 @@ bool follow_variables(Graph& graph, Trace& trace) {
 
 // On another batch they may not: then the runs before were wrong, and the change is not seen again.
 void warn_of_other_operators(const Op& op, const TraceChange& change) {
-  log::warning_once(
+  logging::warning_once(
       "Op '{}' is recorded again: its function does something else than before, first at {}. On "
       "this batch it computes the same. Where it may differ on others, runs before were wrong: "
       "keep what the function reads on the host in a variable.",
@@ -257,7 +257,7 @@ PreparedOp& ProgramExecutor::call_function(const Op& op, const std::vector<at::T
 PreparedOp& ProgramExecutor::prepare_eagerly(const Op& op, const std::vector<at::Tensor>& inputs,
                                              const std::vector<std::string>& fetches) {
   if (run_eagerly_.insert(&op.state()).second) {
-    log::warning(
+    logging::warning(
         "Op '{}' was recorded for {} different input shapes. From now on it runs eagerly on other "
         "shapes, which takes longer than a recorded program and may round differently: pad the "
         "data to a few shapes.",
@@ -270,7 +270,7 @@ PreparedOp& ProgramExecutor::prepare_eagerly(const Op& op, const std::vector<at:
 bool ProgramExecutor::make_room(const Op& op) {
   if (give_back_memory()) return true;
   if (!lowering_->can_save_memory(op)) return false;
-  log::warning(
+  logging::warning(
       "{} has no room for op '{}' as it is. From now on results that are cheap to compute are made "
       "again in the backward pass: steps hold less memory and take longer.",
       op.device().str(), op.name());
@@ -364,7 +364,7 @@ ProgramExecutor::Variant ProgramExecutor::record_variant(const Op& op,
   Recording recording = record_op(graph_, op, inputs).recording;
   guard.restore();
   for (const std::string& remark : recording.remarks) {
-    log::debug("Recording '{}': {}.", op.name(), remark);
+    logging::debug("Recording '{}': {}.", op.name(), remark);
   }
   guard.add(recording.foreign);
   auto watch = std::make_unique<RecordingWatch>(graph_, announced_changes, recording);
@@ -463,8 +463,8 @@ bool ProgramExecutor::is_still_right(const Op& op, const Variant& variant,
   if (change.kind == Kind::kOperators) {
     warn_of_other_operators(op, change);
   } else {
-    log::debug("Op '{}' computes the same from other memory before run {}: {}.", op.name(),
-               variant.watch->next_run(), change.where);
+    logging::debug("Op '{}' computes the same from other memory before run {}: {}.", op.name(),
+                   variant.watch->next_run(), change.where);
   }
   return change.kind == Kind::kContents;
 }
@@ -480,7 +480,7 @@ std::vector<std::string> ProgramExecutor::fetches_of(const Variant& variant) {
 void ProgramExecutor::add_variant(const Op& op, Variants& variants, Variant variant) {
   variants.push_front(std::move(variant));
   if (variants.size() == kManyVariants + 1) {
-    log::warning(
+    logging::warning(
         "Op '{}' was recorded for {} different input shapes, now {}. Each takes about the time of "
         "a few steps: pad the data to a few shapes, or run the op with ExecutorKind::kEager. After "
         "{} it runs eagerly on other shapes.",

@@ -351,7 +351,7 @@ PreparationLock Session::wait_to_prepare(std::span<const Part> parts) {
   if (takes_batches) return lock_preparation();
   PreparationLock lock = try_lock_preparation(kPatience);
   if (!lock) {
-    log::warning(
+    logging::warning(
         "Op '{}' ran eagerly once: another thread has been preparing an op for {} seconds.",
         parts.front().op.name(), kPatience.count());
   }

@@ -60,10 +60,10 @@ at::Tensor fit(const Variable& variable, at::Tensor value, bool relaxed) {
       value.numel() == target.numel() && (value.scalar_type() == target.scalar_type() ||
                                           may_cast(value.scalar_type(), target.scalar_type()));
   if (!fits) {
-    log::warning("Not restored: {}.", difference);
+    logging::warning("Not restored: {}.", difference);
     return {};
   }
-  log::warning("Restored with a change: {}.", difference);
+  logging::warning("Restored with a change: {}.", difference);
   return value.reshape(target.sizes()).to(target.scalar_type());
 }
 
@@ -143,16 +143,16 @@ std::string first_of(std::vector<std::string> names) {
 
 void tell(const Unmatched& missing, const Unmatched& unused) {
   if (!missing.weights.empty()) {
-    log::warning("What is restored has no value for {} of the graph, left as before: {}.",
-                 counted(std::ssize(missing.weights), "variable"), join(missing.weights));
+    logging::warning("What is restored has no value for {} of the graph, left as before: {}.",
+                     counted(std::ssize(missing.weights), "variable"), join(missing.weights));
   }
   if (!unused.weights.empty()) {
-    log::warning("The graph has no variable for {} of what is restored, left unused: {}.",
-                 counted(std::ssize(unused.weights), "value"), join(unused.weights));
+    logging::warning("The graph has no variable for {} of what is restored, left unused: {}.",
+                     counted(std::ssize(unused.weights), "value"), join(unused.weights));
   }
   const size_t left_out = missing.training_only.size() + unused.training_only.size();
   if (left_out > 0) {
-    log::info(
+    logging::info(
         "Of what only training needs (see RestoreOptions::training_state), {} of the graph began "
         "anew ({}), and {} of what is restored stayed unused ({}).",
         counted(std::ssize(missing.training_only), "variable"), join(missing.training_only),
@@ -211,7 +211,7 @@ void divide_counters(const Graph& graph, NamedTensors& values) {
     const at::Tensor all = found->second;
     const at::Tensor each = all.div(std::ssize(counters), "floor").to(all.scalar_type());
     for (const Variable* counter : counters) values[counter->name] = each;
-    log::info(
+    logging::info(
         "'{}' of the checkpoint, {}, counted the updates of {}: each of them goes on from {}.",
         name, all.item<int64_t>(), counted(std::ssize(counters), "set") + " of variables",
         each.item<int64_t>());
@@ -275,12 +275,13 @@ SaverRestore::SaverRestore(std::filesystem::path path, RestoreOptions options)
 
 void SaverRestore::init(Graph& graph) {
   if (is_weights_file(path_)) {
-    log::info("Restoring the weights in {}.", path_.string());
+    logging::info("Restoring the weights in {}.", path_.string());
     missing_ = restore(graph, read_weights(path_), {}, options_);
     return;
   }
   const Checkpoint checkpoint = load_checkpoint(path_);
-  log::info("Restoring the checkpoint of step {} from {}.", checkpoint.global_step, path_.string());
+  logging::info("Restoring the checkpoint of step {} from {}.", checkpoint.global_step,
+                path_.string());
   missing_ = restore_checkpoint(graph, checkpoint, options_);
 }
 

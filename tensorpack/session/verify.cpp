@@ -128,9 +128,9 @@ class Verification {
     const Noise noise{.share = op_.device().is_cuda() ? kNoiseOfCuda : 0};
     const size_t beyond_tolerance = suspects.size();
     suspects = still_beyond(noise, suspects, function, program, start);
-    log::debug("Op '{}': of {} results {} differ, {} by more than usual noise.", op_.name(),
-               function.outputs.size() + function.variables.size(), beyond_tolerance,
-               suspects.size());
+    logging::debug("Op '{}': of {} results {} differ, {} by more than usual noise.", op_.name(),
+                   function.outputs.size() + function.variables.size(), beyond_tolerance,
+                   suspects.size());
     function = part_of(function, suspects);
     program = kept(part_of(program, suspects));
 

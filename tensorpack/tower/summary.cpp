@@ -41,8 +41,9 @@ bool is_keeping_summaries(const char* where) {
 bool is_reused(const char* where, const std::string& name) {
   const Reuse reuse = VariableScope::current_reuse();
   if (reuse != Reuse::kReuse && reuse != Reuse::kAuto) return false;
-  log::warning_once("[{}] the scope '{}' is used again: the summary '{}' is that of its first use.",
-                    where, VariableScope::current_path(), name);
+  logging::warning_once(
+      "[{}] the scope '{}' is used again: the summary '{}' is that of its first use.", where,
+      VariableScope::current_path(), name);
   return true;
 }
 
@@ -150,7 +151,7 @@ void add_activation_summary(const std::string& name, const at::Tensor& activatio
   TP_CHECK(activation.defined(), "add_activation_summary",
            "'{}' is an undefined tensor. Compute it first.", name);
   if (activation.dim() < 2) {
-    log::warning_once(
+    logging::warning_once(
         "[add_activation_summary] '{}' has the shape {} and is left out: an activation has two "
         "dimensions or more. For others use add_tensor_summary().",
         name, shape_of(activation));

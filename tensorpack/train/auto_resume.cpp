@@ -39,14 +39,14 @@ void check_generators(const Graph& graph, const Checkpoint& checkpoint, bool str
            "it was made on, or go on with other random numbers with "
            "AutoResumeTrainConfig(config, {{.strict = false}}).",
            join(missing));
-  log::warning("The checkpoint has no state of {}: random numbers start anew.", join(missing));
+  logging::warning("The checkpoint has no state of {}: random numbers start anew.", join(missing));
 }
 
 // Before format 3 a checkpoint had no seed of the data.
 void warn_of_unknown_seed(const std::string& path, const Checkpoint& checkpoint) {
   const bool is_known = checkpoint.format >= 3 || user_seed().has_value();
   if (is_known || !checkpoint.extra.contains(kStepsDoneInEpoch)) return;
-  log::warning(
+  logging::warning(
       "'{}', of format {}, does not say which seed its data followed from, and none is set: if the "
       "data is shuffled, what is left of the epoch repeats some samples and leaves others out. "
       "Call "
@@ -64,12 +64,13 @@ AutoResumeTrainConfig::AutoResumeTrainConfig(TrainConfig config, AutoResumeOptio
            "LogDirAction::kKeep) first.");
   const bool is_given = session_init || starting_epoch != 1;
   if (is_given && !options.always_resume) {
-    log::info("Checkpoints in '{}' are not used: the config says where to start.", dir->string());
+    logging::info("Checkpoints in '{}' are not used: the config says where to start.",
+                  dir->string());
     return;
   }
   auto newest = load_newest_checkpoint(*dir);
   if (!newest) {
-    log::info(
+    logging::info(
         "There is no checkpoint in '{}' (a ModelSaver writes them): training starts from the "
         "beginning.",
         dir->string());
@@ -78,8 +79,8 @@ AutoResumeTrainConfig::AutoResumeTrainConfig(TrainConfig config, AutoResumeOptio
   const auto steps_done = steps_done_in_epoch(*newest);
   starting_epoch = newest->checkpoint.epoch_num + (steps_done ? 0 : 1);
   starting_step = steps_done.value_or(0);
-  log::info("Resuming from '{}' with epoch {}, step {} of it{}.", newest->path.string(),
-            starting_epoch, starting_step, is_given ? ", whatever the config says" : "");
+  logging::info("Resuming from '{}' with epoch {}, step {} of it{}.", newest->path.string(),
+                starting_epoch, starting_step, is_given ? ", whatever the config says" : "");
   session_init = ResumeInit(std::move(*newest), options);
 }
 

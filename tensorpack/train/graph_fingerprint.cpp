@@ -48,8 +48,8 @@ Lines operator_lines(const Op& op, Session& session) {
   try {
     lines = describe_nodes(op, session.trace(op));
   } catch (const std::exception& error) {
-    log::debug("Op '{}' is not compared when this training is resumed: {}", op.name(),
-               describe(error));
+    logging::debug("Op '{}' is not compared when this training is resumed: {}", op.name(),
+                   describe(error));
   }
   std::erase_if(lines, [](const std::string& line) {
     return line.find("tensorpack::exchange_") != std::string::npos;

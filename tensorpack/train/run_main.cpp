@@ -24,7 +24,7 @@ bool streams_are_one() {
 
 // A training that fails has the log say so: who reads both in one place need not read it twice.
 void tell(const std::string& text) {
-  if (streams_are_one() && log::last_error().find(text) != std::string::npos) return;
+  if (streams_are_one() && logging::last_error().find(text) != std::string::npos) return;
   fmt::print(stderr, "error: {}\n", text);
 }
 

@@ -27,8 +27,8 @@ at::Tensor cost_of(TowerContext& tower) {
   const CallScope& call = tower.call();
   const std::vector<std::string> unused = unused_regularization_losses(call, cost);
   if (!unused.empty()) {
-    log::warning_once("The cost does not contain {}: {}. Add what is missing.",
-                      counted(std::ssize(unused), "regularization loss"), join(unused, ", "));
+    logging::warning_once("The cost does not contain {}: {}. Add what is missing.",
+                          counted(std::ssize(unused), "regularization loss"), join(unused, ", "));
   }
   return cost;
 }

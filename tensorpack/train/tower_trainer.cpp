@@ -44,8 +44,9 @@ class DataWatch {
     if (has_told_ || seconds < kLongEnough || share <= kTooMuch) return;
     has_told_ = true;
     const auto slowest = stats_ ? slowest_stage(*stats_) : std::nullopt;
-    log::warning("Training waited for data {:.0f} % of the time. {}", 100 * share,
-                 slowest ? fmt::format("The slowest stage is {}: give it more threads, or less to "
+    logging::warning("Training waited for data {:.0f} % of the time. {}", 100 * share,
+                     slowest
+                         ? fmt::format("The slowest stage is {}: give it more threads, or less to "
                                        "do.",
                                        slowest->name)
                          : "Read ahead with a QueueInput.");
@@ -95,7 +96,7 @@ std::string checksum_of(const InputFeeder::Batch& batch) {
 void check_that_ranks_differ(const InputFeeder::Batch& first, ProcessGroup& processes) {
   const std::vector<std::string> sums = processes.gather(checksum_of(first));
   if (std::set<std::string>(sums.begin(), sums.end()).size() > 1) return;
-  log::warning(
+  logging::warning(
       "All {} processes begin with the same batch. If they go on like that, they train on the same "
       "data: put shard() behind the data set, or give shuffle() another .seed in each.",
       processes.size());
@@ -114,8 +115,8 @@ class InputSourceCallback final : public Callback {
   }
   void before_train() override {
     if (!position_ && global_step() > 0) {
-      log::info("No position of the data was saved: it goes on at batch {}, the global_step.",
-                global_step());
+      logging::info("No position of the data was saved: it goes on at batch {}, the global_step.",
+                    global_step());
     }
     feeder_.reset();
     source_->reset_state(position_ ? *position_ / ranks() : global_step());
@@ -191,7 +192,8 @@ class SyncVariables final : public Callback {
   void setup_graph() override { count_ = graph().variables().size(); }
   void before_train() override {
     const auto copies = static_cast<int64_t>(sync());
-    if (copies > 0) log::info("Copied {} to the replicas of towers.", counted(copies, "variable"));
+    if (copies > 0)
+      logging::info("Copied {} to the replicas of towers.", counted(copies, "variable"));
   }
   void trigger_epoch() override {
     if (checks_) {

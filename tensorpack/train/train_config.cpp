@@ -15,7 +15,7 @@ Owned<InputSource> source_of(TrainConfig& config) {
   TP_CHECK(config.dataflow || config.data, "TrainConfig",
            "there is no data. Set .dataflow, or .data to an input source.");
   if (config.data) return std::move(config.data);
-  log::info("The dataflow is read ahead by a QueueInput.");
+  logging::info("The dataflow is read ahead by a QueueInput.");
   return QueueInput(std::move(config.dataflow));
 }
 

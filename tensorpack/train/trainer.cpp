@@ -61,7 +61,7 @@ bool stops_at_nan(OwnedList<Callback>& callbacks) {
 // A list of one's own is taken as it is, but it is easy to forget a default callback.
 void tell_without_stop_at_nan(TrainOptions& options) {
   if (stops_at_nan(options.callbacks) || stops_at_nan(*options.extra_callbacks)) return;
-  log::warning(
+  logging::warning(
       "StopAtNaN is not among the callbacks: .extra_callbacks replaces the default ones. If the "
       "cost becomes NaN or Inf, training goes on, and its exit status is 0. Add StopAtNaN() to end "
       "it with an error, or StopAtNaN({{.stops = false}}) to log the step only.");
@@ -107,8 +107,8 @@ void Trainer::set_processes(std::shared_ptr<ProcessGroup> processes) {
   if (processes == nullptr || processes->size() == 1) return;
   processes_ = std::move(processes);
   is_chief_ = processes_->is_chief();
-  log::info("This is rank {} of {} processes, started by {}.", processes_->rank(),
-            processes_->size(), processes_->environment().launcher);
+  logging::info("This is rank {} of {} processes, started by {}.", processes_->rank(),
+                processes_->size(), processes_->environment().launcher);
 }
 
 // A run_step() of its own may report anything.
@@ -141,7 +141,7 @@ bool Trainer::register_callback(Owned<Callback> callback) {
            "list of callbacks.",
            callback->name());
   if (!is_chief_ && callback->chief_only()) {
-    log::info("{} runs in the chief process alone; skipped here.", callback->name());
+    logging::info("{} runs in the chief process alone; skipped here.", callback->name());
     return false;
   }
   callbacks_.all().add(std::unique_ptr<Callback>(std::move(callback)));
@@ -217,7 +217,7 @@ void Trainer::restore(SessionInit* init) {
     init->init(*graph_);
     states = init->callback_states();
   } else if (init != nullptr) {
-    log::info("Variables are restored in the chief process alone.");
+    logging::info("Variables are restored in the chief process alone.");
   }
   if (processes_) {
     broadcast_variables(*graph_, model_variables_, *processes_);
@@ -248,8 +248,9 @@ void Trainer::settle_seed(const std::optional<StateTexts>& saved) {
            "the seed '{}' in the checkpoint is no number. The file is damaged: use another one.",
            saved->at(kSeed));
   if (own && *own != *seed) {
-    log::info("The data comes in the order of seed {}, {}, and not of {}, that of this process.",
-              *seed, is_saved ? "the checkpoint's" : "the chief's", *own);
+    logging::info(
+        "The data comes in the order of seed {}, {}, and not of {}, that of this process.", *seed,
+        is_saved ? "the checkpoint's" : "the chief's", *own);
   }
   seed_.settle(*seed);
 }
@@ -318,8 +319,8 @@ void Trainer::complete_fingerprint() {
 void Trainer::compare_with_saved_program() const {
   const auto& [checkpoint, fingerprint, must_be_same] = *saved_program_;
   if (fingerprint.empty()) {
-    log::info("'{}' does not say which program saved it: what has changed is not noticed.",
-              checkpoint);
+    logging::info("'{}' does not say which program saved it: what has changed is not noticed.",
+                  checkpoint);
     return;
   }
   std::vector<std::string> changes = differences(fingerprint, fingerprint_);
@@ -335,7 +336,7 @@ void Trainer::compare_with_saved_program() const {
            "this is not the program that saved '{}':\n  {}\n  Resume with that program, or go on "
            "with this one without .same_program.",
            checkpoint, list);
-  log::warning(
+  logging::warning(
       "The program has changed since it saved '{}'. Variables, such as a learning rate, go on as "
       "saved.\n  {}",
       checkpoint, list);
@@ -374,17 +375,17 @@ void Trainer::main_loop(const TrainOptions& options) {
     loop_.global_step = stored_step();  // callbacks may have changed it
     run_epochs(signals);
   } catch (const StopTraining& stop) {
-    log::info("Training was stopped: {}", stop.what());
+    logging::info("Training was stopped: {}", stop.what());
     end = std::current_exception();
   } catch (const Interrupted& interrupted) {
-    log::warning("Training was {} at global_step = {}.", interrupted.what(), loop_.global_step);
+    logging::warning("Training was {} at global_step = {}.", interrupted.what(), loop_.global_step);
     failure = std::current_exception();
   } catch (const std::exception& error) {
     const std::string place = fmt::format("at global_step = {}", loop_.global_step);
-    log::error("Training failed: {}\n  {}", describe(error), place);
+    logging::error("Training failed: {}\n  {}", describe(error), place);
     failure = with_context(std::current_exception(), place);
   } catch (...) {
-    log::error("Training failed at global_step = {}.", loop_.global_step);
+    logging::error("Training failed at global_step = {}.", loop_.global_step);
     failure = std::current_exception();
   }
   const std::exception_ptr late_failure = callbacks_.after_train();
@@ -395,17 +396,18 @@ void Trainer::main_loop(const TrainOptions& options) {
 
 void Trainer::run_epochs(SignalWatch& signals) {
   if (loop_.starting_epoch > loop_.max_epoch) {
-    log::warning("There is nothing to train: it would begin with epoch {}, and max_epoch is {}.",
-                 loop_.starting_epoch, loop_.max_epoch);
+    logging::warning(
+        "There is nothing to train: it would begin with epoch {}, and max_epoch is {}.",
+        loop_.starting_epoch, loop_.max_epoch);
   }
   SharedMachine machine;
   for (int64_t epoch = loop_.starting_epoch; epoch <= loop_.max_epoch; ++epoch) {
     loop_.epoch_num = epoch;
-    log::info("Start epoch {} ...", epoch);
+    logging::info("Start epoch {} ...", epoch);
     run_epoch(signals, machine, epoch == loop_.starting_epoch ? loop_.starting_step : 0);
     if (hooked_sess().should_stop()) throw StopTraining("a callback asked for it.");
   }
-  log::info("Training has finished.");
+  logging::info("Training has finished.");
 }
 
 void Trainer::run_epoch(SignalWatch& signals, SharedMachine& machine, int64_t starting_step) {
@@ -427,8 +429,8 @@ void Trainer::run_epoch(SignalWatch& signals, SharedMachine& machine, int64_t st
   }
   const double seconds = timer.seconds();
   callbacks_.after_epoch();
-  log::info("Epoch {} (global_step {}) finished, time: {}.", loop_.epoch_num, loop_.global_step,
-            humanize_time(seconds));
+  logging::info("Epoch {} (global_step {}) finished, time: {}.", loop_.epoch_num, loop_.global_step,
+                humanize_time(seconds));
   callbacks_.trigger_epoch();
   if (end_of_data) std::rethrow_exception(end_of_data);
   heed_signals(signals);
@@ -444,9 +446,9 @@ void Trainer::heed_signals(SignalWatch& signals) {
     signal = processes_->agreed_signal(loop_.global_step);
   }
   if (signal == kSignalToSave) {
-    log::info("SIGUSR1 asks for a checkpoint at global_step = {}.", loop_.global_step);
+    logging::info("SIGUSR1 asks for a checkpoint at global_step = {}.", loop_.global_step);
     if (!callbacks_.request_to_save() && is_chief_) {
-      log::warning("No callback saves one. Add a ModelSaver().");
+      logging::warning("No callback saves one. Add a ModelSaver().");
     }
   } else if (signal != 0) {
     end_by_signal(signal);
@@ -482,12 +484,12 @@ std::exception_ptr Trainer::run_step_or_end() {
 void Trainer::end_epoch_early(const std::exception_ptr& end_of_data, int64_t steps) {
   if (steps == 0) std::rethrow_exception(end_of_data);
   if (processes_) {
-    log::warning("The data ended {} into epoch {}: no checkpoint has that part of it.",
-                 counted(steps, "step"), loop_.epoch_num);
+    logging::warning("The data ended {} into epoch {}: no checkpoint has that part of it.",
+                     counted(steps, "step"), loop_.epoch_num);
     std::rethrow_exception(end_of_data);
   }
-  log::info("The data ended {} into epoch {}, which ends here.", counted(steps, "step"),
-            loop_.epoch_num);
+  logging::info("The data ended {} into epoch {}, which ends here.", counted(steps, "step"),
+                loop_.epoch_num);
 }
 
 // Schedulers send SIGTERM some time before they kill: save what there is. Ctrl-C is for those who

@@ -49,9 +49,9 @@ std::string variable_table(Graph& graph) {
 
 void log_variables(Graph& graph) {
   if (graph.variables().trainable().empty()) {
-    log::info("The graph has no trainable variables.");
+    logging::info("The graph has no trainable variables.");
   } else {
-    log::info("Trainable variables:\n{}", variable_table(graph));
+    logging::info("Trainable variables:\n{}", variable_table(graph));
   }
 }
 

@@ -46,7 +46,7 @@ bool AbandonableThreads::end() {
   request_stop();
   if (threads_.empty()) return !are_left_behind_;
   are_left_behind_ = !wait_for_end();
-  if (are_left_behind_) log::warning("{} still waits for its data: it is left behind.", name_);
+  if (are_left_behind_) logging::warning("{} still waits for its data: it is left behind.", name_);
   for (std::thread& thread : threads_) are_left_behind_ ? thread.detach() : thread.join();
   threads_.clear();
   return !are_left_behind_;

@@ -51,7 +51,7 @@ void rethrow_with(std::string_view context) {
   try {
     std::rethrow_exception(with_context(std::current_exception(), context));
   } catch (const Error& error) {
-    if (typeid(error) != typeid(Error)) log::error("{}", add_line(error.what(), context));
+    if (typeid(error) != typeid(Error)) logging::error("{}", add_line(error.what(), context));
     throw;
   } catch (const InternalError&) {
     throw;
@@ -60,10 +60,10 @@ void rethrow_with(std::string_view context) {
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& error) {
-    log::error("{}", add_line(error.what(), context));
+    logging::error("{}", add_line(error.what(), context));
     throw;
   } catch (...) {
-    log::error("An exception was thrown {}.", context);
+    logging::error("An exception was thrown {}.", context);
     throw;
   }
 }

@@ -18,7 +18,7 @@
 #include "tensorpack/utils/env.h"
 #include "tensorpack/utils/log_once.h"
 
-namespace tensorpack::log {
+namespace tensorpack::logging {
 
 namespace {
 
@@ -181,4 +181,4 @@ void forget_logged_once() {
   logger().said.clear();
 }
 
-}  // namespace tensorpack::log
+}  // namespace tensorpack::logging

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One logger for the process, and the directory where a run leaves its files.
 //
-//   log::info("Epoch {} took {}.", epoch, humanize_time(seconds));
+//   logging::info("Epoch {} took {}.", epoch, humanize_time(seconds));
 //
 // prints `[0314 15:09:26 @train.cpp:27] Epoch 3 took 12 seconds.` on the standard output and, after
 // set_logger_dir(), into log.log. Any thread may log at any time.
@@ -18,7 +18,7 @@
 
 namespace tensorpack {
 
-namespace log {
+namespace logging {
 
 /// What a line is about, in rising order.
 enum class Level { kDebug, kInfo, kWarning, kError, kOff };
@@ -105,7 +105,7 @@ void error(Format<std::type_identity_t<Args>...> format, Args&&... args) {
 /// The last text that was logged as an error; empty before the first one.
 std::string last_error();
 
-}  // namespace log
+}  // namespace logging
 
 /// What to do when the log directory already has files in it (hidden ones do not count).
 enum class LogDirAction {

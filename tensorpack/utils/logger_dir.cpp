@@ -118,7 +118,7 @@ LogDirAction decide(const fs::path& dir) {
     return *action;
   }
   if (::isatty(STDIN_FILENO) == 1) return ask_on_terminal(dir);
-  log::warning(
+  logging::warning(
       "The log directory '{}' has files in it and there is no terminal to ask: it is backed up. "
       "Set {} or pass an action to choose.",
       dir.string(), kActionVariable);
@@ -144,7 +144,7 @@ void delete_directory(const fs::path& dir) {
   std::error_code code;
   fs::remove_all(dir, code);
   check(code, dir);
-  log::info("Deleted the old '{}'.", dir.string());
+  logging::info("Deleted the old '{}'.", dir.string());
 }
 
 void back_up_directory(const fs::path& dir) {
@@ -154,7 +154,7 @@ void back_up_directory(const fs::path& dir) {
   std::error_code code;
   fs::rename(dir, backup, code);
   check(code, dir);
-  log::info("Renamed the old '{}' to '{}'.", dir.string(), backup.string());
+  logging::info("Renamed the old '{}' to '{}'.", dir.string(), backup.string());
 }
 
 fs::path settle(const fs::path& dir, LogDirAction action) {
@@ -193,7 +193,7 @@ void open_log(const fs::path& dir) {
   std::FILE* probe = std::fopen(file.c_str(), "a");
   if (probe == nullptr) throw unusable(dir, std::strerror(errno));
   std::fclose(probe);
-  log::detail::open_file(file);
+  logging::detail::open_file(file);
 }
 
 }  // namespace
@@ -218,7 +218,7 @@ fs::path set_logger_dir(const fs::path& dir, LogDirAction action) {
     current().dir = chosen;
     current().lock = std::move(lock);
   }
-  log::info("Command line: {}", join(command_line(), " "));
+  logging::info("Command line: {}", join(command_line(), " "));
   return chosen;
 }
 
@@ -238,7 +238,7 @@ std::optional<fs::path> get_logger_dir() {
 }
 
 void reset_logger_dir() {
-  log::detail::close_file();
+  logging::detail::close_file();
   const std::lock_guard lock(current().mutex);
   current().dir = std::nullopt;
   current().lock.reset();

@@ -81,7 +81,7 @@ std::optional<TrainingSeed>& seed_of_thread() {
 thread_local NestedSeeds* nested_seeds = nullptr;
 
 void tell(uint64_t seed) {
-  log::info(
+  logging::info(
       "Random numbers come from seed {0}. set_global_seed({0}) repeats this run, unless it resumes "
       "a "
       "checkpoint, whose random numbers go on.",

@@ -89,7 +89,7 @@ PassiveWaiting::PassiveWaiting() {
   try {
     team_ = std::make_unique<Team>(run, static_cast<unsigned>(missing) + 2);
   } catch (const std::system_error& error) {
-    log::debug("No thread for passive waiting: {}", error.what());
+    logging::debug("No thread for passive waiting: {}", error.what());
   }
 }
 
@@ -122,14 +122,14 @@ void SharedMachine::measure() {
   if (wants_passive == waits_passively()) return;
   passive_ = wants_passive ? std::make_unique<PassiveWaiting>() : nullptr;
   if (!std::exchange(is_told_, true)) {
-    log::info(
+    logging::info(
         "Other programs keep the cores busy: training waited for one {:.0f} % of the time. While "
         "that lasts, OpenMP's threads sleep when they wait for each other. Set OMP_NUM_THREADS to "
         "leave cores to the others.",
         100 * share);
   } else {
-    log::debug("Training waited for a core {:.0f} % of the time: OpenMP's threads {}.", 100 * share,
-               wants_passive ? "sleep when they wait" : "spin when they wait");
+    logging::debug("Training waited for a core {:.0f} % of the time: OpenMP's threads {}.",
+                   100 * share, wants_passive ? "sleep when they wait" : "spin when they wait");
   }
 }
 

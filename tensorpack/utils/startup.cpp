@@ -56,7 +56,7 @@ void tune_process() {
     keep_freed_memory();
     detail::install_caching_cpu_allocator();
     if (const std::string advice = detail::blas_advice(blas_library()); !advice.empty()) {
-      log::warning("{}", advice);
+      logging::warning("{}", advice);
     }
   });
 }

@@ -62,9 +62,9 @@ struct StoppableThread::State {
     try {
       std::rethrow_exception(failure);
     } catch (const std::exception& e) {
-      log::error("[thread '{}'] failed, and nobody asked: {}", name, e.what());
+      logging::error("[thread '{}'] failed, and nobody asked: {}", name, e.what());
     } catch (...) {
-      log::error("[thread '{}'] failed, and nobody asked.", name);
+      logging::error("[thread '{}'] failed, and nobody asked.", name);
     }
   }
 

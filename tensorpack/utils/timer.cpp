@@ -31,15 +31,15 @@ double Timer::seconds() const {
 }
 
 TimedOperation::TimedOperation(std::string message, TimedOperationOptions options,
-                               log::Location where)
+                               logging::Location where)
     : message_(std::move(message)), where_(where), exceptions_(std::uncaught_exceptions()) {
-  if (options.log_start) log::write(log::Level::kInfo, where_, "{} started ...", message_);
+  if (options.log_start) logging::write(logging::Level::kInfo, where_, "{} started ...", message_);
 }
 
 TimedOperation::~TimedOperation() {
   const bool failed = std::uncaught_exceptions() > exceptions_;
-  log::write(log::Level::kInfo, where_, "{} {}, time: {}.", message_,
-             failed ? "failed" : "finished", humanize_time(timer_.seconds()));
+  logging::write(logging::Level::kInfo, where_, "{} {}, time: {}.", message_,
+                 failed ? "failed" : "finished", humanize_time(timer_.seconds()));
 }
 
 namespace {
@@ -51,8 +51,8 @@ struct Totals {
 
 void log_totals() {
   for (const auto& [message, total] : TotalTimer::totals()) {
-    log::info("Total time of {}: {:.2f} sec, {}, {:.3g} sec/time", message, total.seconds,
-              counted(total.count, "time"), total.seconds / static_cast<double>(total.count));
+    logging::info("Total time of {}: {:.2f} sec, {}, {:.3g} sec/time", message, total.seconds,
+                  counted(total.count, "time"), total.seconds / static_cast<double>(total.count));
   }
 }
 
@@ -88,12 +88,12 @@ IterSpeedCounter::IterSpeedCounter(std::int64_t print_every, std::string name)
            "print_every must be positive, got {}. Pass 1 or more.", print_every);
 }
 
-void IterSpeedCounter::operator()(log::Location where) {
+void IterSpeedCounter::operator()(logging::Location where) {
   if (count_ == 0) timer_.reset();
   if (++count_ % print_every_ != 0) return;
   const double seconds = timer_.seconds();
-  log::write(log::Level::kInfo, where, "{}: {:.2f} sec, {}, {:.3g} sec/time", name_, seconds,
-             counted(count_, "time"), seconds / static_cast<double>(count_));
+  logging::write(logging::Level::kInfo, where, "{}: {:.2f} sec, {}, {:.3g} sec/time", name_,
+                 seconds, counted(count_, "time"), seconds / static_cast<double>(count_));
 }
 
 }  // namespace tensorpack

@@ -46,14 +46,14 @@ struct TimedOperationOptions {
 class [[nodiscard]] TimedOperation {
  public:
   explicit TimedOperation(std::string message, TimedOperationOptions options = {},
-                          log::Location where = log::Location::current());
+                          logging::Location where = logging::Location::current());
   ~TimedOperation();
   TimedOperation(const TimedOperation&) = delete;
   TimedOperation& operator=(const TimedOperation&) = delete;
 
  private:
   std::string message_;
-  log::Location where_;
+  logging::Location where_;
   int exceptions_;
   Timer timer_;
 };
@@ -86,7 +86,7 @@ class IterSpeedCounter {
   explicit IterSpeedCounter(std::int64_t print_every, std::string name = "IterSpeed");
 
   /// Counts one iteration.
-  void operator()(log::Location where = log::Location::current());
+  void operator()(logging::Location where = logging::Location::current());
 
   std::int64_t count() const { return count_; }
 

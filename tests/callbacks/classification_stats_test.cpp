@@ -65,7 +65,7 @@ TEST(TopKAccuracyTest, LabelsThatAreNoClassesAreToldWithTheirRange) {
 }
 
 TEST(TopKAccuracyTest, AKThatAlwaysSucceedsIsTold) {
-  log::forget_logged_once();
+  logging::forget_logged_once();
   const auto told = [](std::vector<int64_t> ks) {
     return stdout_of([&] { TopKAccuracy(ks).check({{"logits", {-1, 3}}, {"label", {-1}}}); });
   };

@@ -180,7 +180,7 @@ TEST_F(BadInputTest, FunctionsThatAreEmptyAreFoundWhenTheStageIsMade) {
 
 TEST_F(BadInputTest, FunctionsThatChangeTheDataItselfAreToldOf) {
   const auto told = [](DataFlowPtr flow) {
-    log::forget_logged_once();
+    logging::forget_logged_once();
     return stdout_of([&] {
       for (int64_t pass = 0; pass < 3; ++pass) {
         flow->start(pass);

@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
     std::fprintf(stderr, "\n");
     std::exit(2);
   }
-  tensorpack::log::set_level(tensorpack::log::Level::kOff);
+  tensorpack::logging::set_level(tensorpack::logging::Level::kOff);
   return 0;
 }
 

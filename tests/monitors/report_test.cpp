@@ -325,7 +325,7 @@ TEST_F(ReportTest, WithoutALogDirectoryWritesNothing) {
 
 TEST_F(ReportTest, ShowsTheEndOfTheLog) {
   set_logger_dir(dir_ / "log");
-  log::info("a line of the <log>");
+  logging::info("a line of the <log>");
   Report report;
   train(report, 1, 1);
   const json data = json::parse(report::data_in_page(read_file(dir_ / "log" / "report.html")));

@@ -280,7 +280,7 @@ TEST(ProgramExecutorTest, InputsWithOverlappingMemoryCanBeFed) {
 
 TEST(ProgramExecutorTest, TheLogForDevelopersTellsThePartsOfTheFirstRun) {
   Graph graph;
-  log::set_level(log::Level::kDebug);
+  logging::set_level(logging::Level::kDebug);
   const std::string log = stdout_of([&] {
     const Op op = define_on_x(graph, [](const at::Tensor& x) -> NamedTensors {
       return {{"y", x * 2}};
@@ -288,7 +288,7 @@ TEST(ProgramExecutorTest, TheLogForDevelopersTellsThePartsOfTheFirstRun) {
     auto executor = make_executor(ExecutorKind::kReplay, graph, {});
     executor->run(op, {at::ones({2, 3})}, {"y"});
   });
-  log::set_level(log::Level::kInfo);
+  logging::set_level(logging::Level::kInfo);
   for (const char* part : {"building on a trial input", "recording", "running the function",
                            "running the program", "comparing", "optimizing the program"}) {
     const std::string line = std::string("Op 'step': ") + part;

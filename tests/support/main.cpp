@@ -8,7 +8,7 @@ namespace {
 
 /// What a process is told once, each test is told once: they pass in any order, and repeated.
 class TellAgain final : public testing::EmptyTestEventListener {
-  void OnTestStart(const testing::TestInfo&) override { tensorpack::log::forget_logged_once(); }
+  void OnTestStart(const testing::TestInfo&) override { tensorpack::logging::forget_logged_once(); }
 };
 
 }  // namespace

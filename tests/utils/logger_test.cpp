@@ -34,46 +34,46 @@ using testing::ThrowsMessage;
 constexpr const char* kStamp = "[0-9]{4}-[0-9]{6}";
 
 TEST(LoggerTest, LineHasTimePlaceAndText) {
-  EXPECT_THAT(stdout_of([] { log::info("epoch {} of {}", 3, "ten"); }),
+  EXPECT_THAT(stdout_of([] { logging::info("epoch {} of {}", 3, "ten"); }),
               MatchesRegex("\\[[0-9]{4} [0-9:]{8} @logger_test.cpp:[0-9]+\\] epoch 3 of ten\n"));
 }
 
 TEST(LoggerTest, PlaceIsThatOfTheCall) {
   const int line = __LINE__ + 1;
-  const std::string text = stdout_of([] { log::info("here"); });
+  const std::string text = stdout_of([] { logging::info("here"); });
   EXPECT_THAT(text, HasSubstr("@logger_test.cpp:" + std::to_string(line) + "]"));
 }
 
 TEST(LoggerTest, LevelsHaveMarks) {
-  EXPECT_THAT(stdout_of([] { log::warning("careful"); }), HasSubstr("] WRN careful\n"));
-  EXPECT_THAT(stdout_of([] { log::error("broken"); }), HasSubstr("] ERR broken\n"));
+  EXPECT_THAT(stdout_of([] { logging::warning("careful"); }), HasSubstr("] WRN careful\n"));
+  EXPECT_THAT(stdout_of([] { logging::error("broken"); }), HasSubstr("] ERR broken\n"));
 }
 
 TEST(LoggerTest, LevelDropsWhatIsBelow) {
-  EXPECT_THAT(stdout_of([] { log::debug("detail"); }), IsEmpty());
-  log::set_level(log::Level::kDebug);
-  EXPECT_THAT(stdout_of([] { log::debug("detail"); }), HasSubstr("] DBG detail\n"));
-  log::set_level(log::Level::kError);
-  EXPECT_THAT(stdout_of([] { log::warning("careful"); }), IsEmpty());
-  log::set_level(log::Level::kOff);
-  EXPECT_THAT(stdout_of([] { log::error("broken"); }), IsEmpty());
-  log::set_level(log::Level::kInfo);
+  EXPECT_THAT(stdout_of([] { logging::debug("detail"); }), IsEmpty());
+  logging::set_level(logging::Level::kDebug);
+  EXPECT_THAT(stdout_of([] { logging::debug("detail"); }), HasSubstr("] DBG detail\n"));
+  logging::set_level(logging::Level::kError);
+  EXPECT_THAT(stdout_of([] { logging::warning("careful"); }), IsEmpty());
+  logging::set_level(logging::Level::kOff);
+  EXPECT_THAT(stdout_of([] { logging::error("broken"); }), IsEmpty());
+  logging::set_level(logging::Level::kInfo);
 }
 
 TEST(LoggerTest, BracesInArgumentsAreJustText) {
-  EXPECT_THAT(stdout_of([] { log::info("{}", "{not a format}"); }),
+  EXPECT_THAT(stdout_of([] { logging::info("{}", "{not a format}"); }),
               HasSubstr("] {not a format}\n"));
 }
 
 TEST(LoggerTest, WarningOnceIsSaidOncePerText) {
   static int run = 0;  // a repeated test needs new texts
   ++run;
-  const auto warn = [](int i) { log::warning_once("run {} number {}", run, i); };
+  const auto warn = [](int i) { logging::warning_once("run {} number {}", run, i); };
   EXPECT_THAT(stdout_of([&] { warn(1); }),
               AllOf(HasSubstr("] WRN run "), HasSubstr(" number 1\n")));
   EXPECT_THAT(stdout_of([&] { warn(1); }), IsEmpty());
   EXPECT_THAT(stdout_of([&] { warn(2); }), HasSubstr("number 2"));
-  const auto tell = [](int i) { log::info_once("told {} number {}", run, i); };
+  const auto tell = [](int i) { logging::info_once("told {} number {}", run, i); };
   EXPECT_THAT(stdout_of([&] { tell(1); }), HasSubstr("] told "));
   EXPECT_THAT(stdout_of([&] { tell(1); }), IsEmpty());
 }
@@ -130,12 +130,12 @@ TEST_F(LoggerDirTest, UnsetUntilSet) {
 
 TEST_F(LoggerDirTest, FileGetsTheLinesAndTheCommandLine) {
   set(root_ / "run", LogDirAction::kQuit);
-  stdout_of([] { log::warning("careful"); });
+  stdout_of([] { logging::warning("careful"); });
   const std::string text = read_file(root_ / "run/log.log");
   EXPECT_THAT(text, AllOf(HasSubstr("] Command line: "), HasSubstr(program_invocation_short_name)));
   EXPECT_THAT(text, HasSubstr("] WRN careful\n"));
   reset_logger_dir();
-  stdout_of([] { log::warning("later"); });
+  stdout_of([] { logging::warning("later"); });
   EXPECT_THAT(read_file(root_ / "run/log.log"), Not(HasSubstr("later")));
 }
 
@@ -338,7 +338,7 @@ TEST_F(LoggerDirTest, ThreadsLogWholeLinesWhileTheFileChanges) {
     std::vector<std::jthread> threads;
     for (int t = 0; t < kThreads; ++t) {
       threads.emplace_back([t] {
-        for (int i = 0; i < kLines; ++i) log::info("thread {} line {}", t, i);
+        for (int i = 0; i < kLines; ++i) logging::info("thread {} line {}", t, i);
       });
     }
     for (int i = 0; i < 5; ++i) set_logger_dir(root_ / "run", LogDirAction::kKeep);

@@ -38,7 +38,7 @@ std::optional<std::string> obstacle_on_this_device() {
 const Launcher* device_launcher() {
   static const DeviceLauncher launcher;
   if (const auto obstacle = obstacle_on_this_device()) {
-    log::warning_once("Operators are not fused: {}", *obstacle);
+    logging::warning_once("Operators are not fused: {}", *obstacle);
     return nullptr;
   }
   return &launcher;

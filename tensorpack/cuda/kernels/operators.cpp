@@ -34,7 +34,7 @@ auto choose(const at::Tensor& input, Fused fused, Unfused unfused) {
     try {
       return fused(*launcher);
     } catch (const Error& error) {
-      log::warning_once("Unfused operators are used: {}", error.what());
+      logging::warning_once("Unfused operators are used: {}", error.what());
     }
   }
   return unfused();

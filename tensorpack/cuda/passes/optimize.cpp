@@ -33,9 +33,9 @@ void fuse(Trace& trace, const std::vector<std::string>& fetches, const FusionOpt
   if (options.few_channels) fused += fuse_filter_gradients(trace, options.device);
   if (fused == 0) return;
   eliminate_dead_code(trace, fetches);
-  log::info_once("{} became {}.",
-                 counted(static_cast<int64_t>(before - trace.nodes.size()) + fused, "operator"),
-                 counted(fused, "fused one"));
+  logging::info_once("{} became {}.",
+                     counted(static_cast<int64_t>(before - trace.nodes.size()) + fused, "operator"),
+                     counted(fused, "fused one"));
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ void optimize(Trace& trace, const std::vector<std::string>& fetches, const Fusio
   if (options.batch_casts) batch_casts(trace, options.device);
   if (options.keep_copies && has_kernels) {
     const int kept = keep_copies(trace, options.device);
-    log::debug("Updates write copies of {}.", counted(kept, "variable"));
+    logging::debug("Updates write copies of {}.", counted(kept, "variable"));
   }
   if (options.recompute == Recompute::kAlways) {
     recompute(trace, options.device);

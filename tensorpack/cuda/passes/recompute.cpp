@@ -274,10 +274,10 @@ int recompute(Trace& trace, c10::DeviceType device, const RecomputeLimits& limit
     trace = tried;
   }
   if (made_for_least > 0) {
-    log::info_once("Every step makes {} again: it holds {} of results, not {}.",
-                   counted(made_for_least, "result"),
-                   humanize_bytes(static_cast<std::uint64_t>(least)),
-                   humanize_bytes(static_cast<std::uint64_t>(before)));
+    logging::info_once("Every step makes {} again: it holds {} of results, not {}.",
+                       counted(made_for_least, "result"),
+                       humanize_bytes(static_cast<std::uint64_t>(least)),
+                       humanize_bytes(static_cast<std::uint64_t>(before)));
   }
   return made_for_least;
 }

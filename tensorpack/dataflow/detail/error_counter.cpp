@@ -19,7 +19,7 @@ void ErrorCounter::count(const std::string& what) {
     constexpr int64_t kEvery = 100;
     const int64_t total = total_.fetch_add(1, std::memory_order_relaxed) + 1;
     if (total <= kAll || total % kEvery == 0) {
-      log::warning("[{}] {} was left out, {} so far: {}", stage_, what, total, describe(error));
+      logging::warning("[{}] {} was left out, {} so far: {}", stage_, what, total, describe(error));
     }
   }
 }

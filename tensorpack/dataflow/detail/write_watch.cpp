@@ -16,7 +16,7 @@ uint64_t sum_of(const void* data, size_t bytes) {
 }  // namespace
 
 void WriteWatch::warn(const char* flow) {
-  log::warning_once(
+  logging::warning_once(
       "[{}] its tensors were changed in place during the pass, and the next one begins with what "
       "they are now. If a function behind it does that, have it make new ones: p[0] = p[0] / 255, "
       "not p[0].div_(255).",

@@ -173,7 +173,7 @@ void write_curve_keys(const fs::path& path) {
 
 int64_t send_dataflow_zmq(DataFlow& flow, const std::string& address, SendZmqOptions options) {
   Socket socket("send_dataflow_zmq", zmq::socket_type::push, {address}, options.bind, options.zmq);
-  log::info("Datapoints are sent to '{}'.", address);
+  logging::info("Datapoints are sent to '{}'.", address);
   int64_t count = 0;
   for (int64_t pass = 0; options.passes == kForever || pass < options.passes; ++pass) {
     flow.start(pass);
@@ -213,7 +213,7 @@ struct RemoteDataZMQ::Impl {
                addresses, options.timeout_seconds);
       if (!has_told && timer->seconds() > kTellAfter) {
         has_told = true;
-        log::warning("RemoteDataZMQ waits for data at '{}'.", addresses);
+        logging::warning("RemoteDataZMQ waits for data at '{}'.", addresses);
       }
       wait_for(*socket, ZMQ_POLLIN);
     }
@@ -231,7 +231,7 @@ struct RemoteDataZMQ::Impl {
       ++malformed;
       const bool is_power_of_two = (malformed & (malformed - 1)) == 0;
       if (is_power_of_two) {
-        log::warning(
+        logging::warning(
             "{} The message of {}, which begins with \"{}\", is left out; there have been {} like "
             "it. Is another program sending to that address?",
             error.what(), counted(static_cast<int64_t>(size), "byte"), printable(beginning),

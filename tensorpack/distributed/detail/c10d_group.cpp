@@ -258,12 +258,12 @@ void C10dGroup::connect_gpus(const ProcessGroupOptions& options,
   if (!options.device.is_cuda() || options.backend == CollectiveBackend::kGloo) return;
   if (options.backend == CollectiveBackend::kAuto) {
     if (!has_nccl()) {
-      log::warning_once("This build has no NCCL: tensors go from GPU to GPU through the host.");
+      logging::warning_once("This build has no NCCL: tensors go from GPU to GPU through the host.");
       return;
     }
     const std::vector<std::string> gpus = gather(name_gpu(options.device));
     if (std::set<std::string>(gpus.begin(), gpus.end()).size() < gpus.size()) {
-      log::warning_once(
+      logging::warning_once(
           "Several processes share a GPU, which NCCL does not allow: tensors go "
           "through the host.");
       return;

@@ -229,7 +229,7 @@ class Rendezvous {
       while (!store.has(all)) {
         TP_CHECK(Clock::now() < deadline_, where(), "{}", did_not_come(missing(store)));
         if (Clock::now() >= say_at && place_.rank == 0) {
-          log::info("Waiting for rank {} of {} processes.", join(missing(store)), place_.size);
+          logging::info("Waiting for rank {} of {} processes.", join(missing(store)), place_.size);
           say_at = Clock::now() + 6 * kPatience;
         }
         std::this_thread::sleep_for(kBetweenLooks);

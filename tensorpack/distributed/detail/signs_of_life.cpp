@@ -447,8 +447,8 @@ int SignsOfLife::agreed_signal(int64_t step) {
     return signal;
   }
   if (state_->news || state_->finished) return 0;  // the next collective tells why
-  log::warning("Not all ranks have said within {} s after which step they can act on a signal.",
-               kPatienceForPromises.count());
+  logging::warning("Not all ranks have said within {} s after which step they can act on a signal.",
+                   kPatienceForPromises.count());
   throw Interrupted(state_->signal_to_end != 0 ? state_->signal_to_end : SIGTERM);
 }
 

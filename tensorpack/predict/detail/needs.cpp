@@ -33,7 +33,7 @@ Needs::Needs(Graph& graph, const Op& op) : op_(op) {
   try {
     trace_ = record_op(graph, op, trial).recording.trace;
   } catch (const Error& error) {  // a model for the eager executor
-    log::debug("What '{}' needs was not checked: {}", op.name(), error.what());
+    logging::debug("What '{}' needs was not checked: {}", op.name(), error.what());
   }
 }
 
