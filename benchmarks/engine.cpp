@@ -23,7 +23,7 @@ namespace {
 // One model, trained by one executor.
 class Training {
  public:
-  Training(const std::string& model, ExecutorKind executor, FusionOptions fusion = {})
+  Training(const std::string& model, ExecutorKind executor, Fusion fusion = Fusion::kDefault)
       : work_(workload(model)), session_(graph_, {.executor = executor, .fusion = fusion}) {
     tune_process();
     std::vector<int64_t> shape = work_.batch;
@@ -88,7 +88,7 @@ Figure against_pooled(const Stopwatch& watch, const std::string& model) {
 
 Figure against_unfused(const Stopwatch& watch, const std::string& model) {
   Training fused(model, ExecutorKind::kReplay);
-  Training unfused(model, ExecutorKind::kReplay, FusionOptions::none());
+  Training unfused(model, ExecutorKind::kReplay, Fusion::kNone);
   return watch.compare({
       .ours = [&] { fused.step(); },
       .peer = [&] { unfused.step(); },

@@ -52,7 +52,7 @@ double seconds_of(const std::function<void()>& work) {
 double seconds_of_sum(ProcessGroup& processes, int64_t bytes) {
   const at::Tensor tensor = at::zeros({bytes / 4});
   const int64_t sums = std::clamp<int64_t>((64 << 20) / bytes, 3, 200);
-  const auto sum = [&] { processes.begin_sum(tensor)->wait(); };
+  const auto sum = [&] { processes.all_reduce(tensor)->wait(); };
   sum();
   return seconds_of([&] {
            for (int64_t i = 0; i < sums; ++i) sum();
@@ -73,7 +73,7 @@ void serve(const std::string& model, int64_t bucket_bytes, int rank, int port) {
   for (;;) {
     std::string request;
     if (rank == 0) std::getline(std::cin, request);
-    request = processes->gather(request)[0];
+    request = processes->all_gather(request)[0];
     if (request.empty()) return;
     const bool is_sum = request.starts_with("sum ");
     const int64_t number = *parse_integer(request.substr(is_sum ? 4 : 0));

@@ -5,8 +5,8 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tensorpack)
 install(TARGETS tensorpack EXPORT TensorpackTargets)
 install(EXPORT TensorpackTargets NAMESPACE tensorpack:: DESTINATION ${package_dir})
-install(DIRECTORY tensorpack DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  FILES_MATCHING PATTERN "*.h" PATTERN pch.h EXCLUDE)
+install(CODE "set(include_dir \"${CMAKE_INSTALL_INCLUDEDIR}\")\nset(source_dir \"${CMAKE_CURRENT_SOURCE_DIR}\")")
+install(SCRIPT cmake/InstallHeaders.cmake)
 
 # The build tree is a package, too: -DTensorpack_DIR=<build>.
 export(EXPORT TensorpackTargets NAMESPACE tensorpack:: FILE ${CMAKE_CURRENT_BINARY_DIR}/TensorpackTargets.cmake)

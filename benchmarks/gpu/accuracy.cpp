@@ -60,7 +60,7 @@ double train(const AccuracyRun& run, c10::Device device) {
       .extra_callbacks = OwnedList<Callback>{},
       .monitors = OwnedList<MonitorBase>{},
       .session = {.precision = Precision::kBFloat16,
-                  .fusion = run.fused ? FusionOptions() : FusionOptions::none()},
+                  .fusion = run.fused ? Fusion::kDefault : Fusion::kNone},
       .max_epoch = kEpochs,
   };
   SimpleTrainer trainer({.device = device});

@@ -21,24 +21,29 @@ constexpr int64_t kImages = 50'000;
 SessionOptions session_options(const GpuTask& task) {
   SessionOptions options{.precision =
                              task.precision == "bf16" ? Precision::kBFloat16 : Precision::kTf32};
-  if (task.recompute) options.fusion.recompute = Recompute::kAlways;
+  if (task.recompute) options.recompute = Recompute::kAlways;
   // To measure what a pass is worth, within one run; first those that are off by default.
-  if (env("TENSORPACK_BENCH_WITH") == "keep_copies") options.fusion.keep_copies = true;
+  if (env("TENSORPACK_BENCH_WITH") == "keep_copies") options.keep_weight_copies = true;
   const std::string without = env("TENSORPACK_BENCH_WITHOUT").value_or("");
-  if (without == "bias_relu") options.fusion.bias_relu = false;
-  if (without == "casts") options.fusion.batch_casts = false;
-  if (without == "convolutions") options.fusion.convolutions = false;
-  if (without == "cudnn_choice") options.fusion.cudnn_choice = false;
-  if (without == "few_channels") options.fusion.few_channels = false;
-  if (without == "keep_copies") options.fusion.keep_copies = false;
-  if (without == "norm_pool") options.fusion.norm_pool = false;
-  if (without == "pointwise") options.fusion.pointwise = false;
-  if (without == "recompute") options.fusion.recompute = Recompute::kIfNeeded;
-  if (without == "updates") options.fusion.updates = false;
-  if (without == "memsets") options.fusion.memsets = false;
-  if (without == "side_stream") options.fusion.side_stream = false;
-  if (without == "layer_norm") options.fusion.layer_norm = false;
-  if (without == "fusion") options.fusion = FusionOptions::none();
+  if (without == "keep_copies") options.keep_weight_copies = false;
+  if (without == "recompute") options.recompute = Recompute::kIfNeeded;
+  if (without == "fusion") {
+    options.fusion = Fusion::kNone;
+    options.recompute = Recompute::kNever;
+  }
+  options.debug_passes = [without](PassSwitches& switches) {
+    if (without == "bias_relu") switches.bias_relu = false;
+    if (without == "casts") switches.batch_casts = false;
+    if (without == "convolutions") switches.convolutions = false;
+    if (without == "cudnn_choice") switches.cudnn_choice = false;
+    if (without == "few_channels") switches.few_channels = false;
+    if (without == "norm_pool") switches.norm_pool = false;
+    if (without == "pointwise") switches.pointwise = false;
+    if (without == "updates") switches.updates = false;
+    if (without == "memsets") switches.memsets = false;
+    if (without == "side_stream") switches.side_stream = false;
+    if (without == "layer_norm") switches.layer_norm = false;
+  };
   if (const auto candidates = env("TENSORPACK_BENCH_CUDNN_CANDIDATES")) {
     options.cudnn_candidates = std::stoi(*candidates);
   }
@@ -172,7 +177,7 @@ InputFeeder GpuTraining::feeder() {
     source_ = prefetched(
         QueueInput(random_images(task_) | shuffle() | tensorpack::batch(task_.batch)), device_);
   }
-  return [this] { return source_->next().value(); };
+  return [this] { return source_->next()->components(); };
 }
 
 Tensor GpuTraining::logits(const Tensor& bytes_or_numbers) const {

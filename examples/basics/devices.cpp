@@ -66,13 +66,13 @@ void in_processes() {
   launch_train_with_config(AutoResumeTrainConfig(std::move(config)), DistributedTrainer());
 }
 
-void do_something_together(const Tensor& weights, const Tensor& gradients, int64_t count) {
-  const auto group = ProcessGroup::create();     // waits for the others; a group of one when alone
-  group->broadcast(weights);                     // from rank 0
-  const auto sum = group->begin_sum(gradients);  // any number of them at a time
-  sum->wait();
+void run_collectives(const Tensor& weights, const Tensor& gradients, int64_t count) {
+  const auto group = ProcessGroup::create();       // waits until all ranks have joined
+  group->broadcast(weights);                       // from rank 0
+  const auto work = group->all_reduce(gradients);  // asynchronous; any number of them at a time
+  work->wait();
   const std::string mine = fmt::format("rank {} saw {}", group->rank(), count);
-  for (const std::string& line : group->gather(mine)) logging::info("{}", line);
+  for (const std::string& line : group->all_gather(mine)) logging::info("{}", line);
 }
 
 }  // namespace
@@ -88,6 +88,6 @@ int main(int argc, char** argv) {
     if (where == "gpu") on_a_gpu(config());
     if (where == "gpus") on_four_gpus(config());
     if (where == "processes") in_processes();
-    if (where == "group") do_something_together(torch::ones({2}), torch::ones({3}), 5);
+    if (where == "group") run_collectives(torch::ones({2}), torch::ones({3}), 5);
   });
 }

@@ -73,7 +73,7 @@ void low() {
             minimize(optimizer, cost(batch[0], batch[1]));
             return tower.call().named_tensors();
           },
-      .feeder = [&] { return *flow->next(); },
+      .feeder = [&] { return flow->next()->components(); },
   });
   Trainer trainer(graph);
   trainer.set_train_op(step);

@@ -54,8 +54,8 @@ class GANTrainer final : public TowerTrainer {
       : TowerTrainer(std::move(parallel)) {
     setup_tower(std::move(model.inputs), std::move(input), std::move(model.build_losses));
     hyper_params_ = hyper_params_of(model);
-    const std::shared_ptr<Optimizer> g_optimizer = std::move(model.g_optimizer);
-    const std::shared_ptr<Optimizer> d_optimizer = std::move(model.d_optimizer);
+    const std::shared_ptr<Optimizer> g_optimizer = std::move(model.g_optimizer).share();
+    const std::shared_ptr<Optimizer> d_optimizer = std::move(model.d_optimizer).share();
     set_train_op(define("train_op", [g_optimizer, d_optimizer](TowerContext& tower) {
       // Both gradients first: an update changes what the other was computed from.
       const Gradients g = compute_gradients(tower.tensor("g_loss"), tower.trainable("^gen/"));
@@ -90,8 +90,8 @@ class SeparateGANTrainer final : public TowerTrainer {
              periods.d_period, periods.g_period);
     setup_tower(std::move(model.inputs), std::move(input), std::move(model.build_losses));
     hyper_params_ = hyper_params_of(model);
-    const std::shared_ptr<Optimizer> g_optimizer = std::move(model.g_optimizer);
-    const std::shared_ptr<Optimizer> d_optimizer = std::move(model.d_optimizer);
+    const std::shared_ptr<Optimizer> g_optimizer = std::move(model.g_optimizer).share();
+    const std::shared_ptr<Optimizer> d_optimizer = std::move(model.d_optimizer).share();
     d_op_ = define("d_op", [d_optimizer](TowerContext& tower) {
       minimize(*d_optimizer, tower.tensor("d_loss"), "^discrim/");
     });

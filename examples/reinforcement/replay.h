@@ -3,11 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 
 #include "examples/reinforcement/cartpole.h"
 #include "tensorpack/tensorpack.h"
 
-/// The last transitions, in a ring.
+/// The last transitions, in a ring. On a GPU batches are drawn by the thread of a StagingInput.
 class ReplayMemory {
  public:
   explicit ReplayMemory(int64_t capacity)
@@ -17,6 +18,7 @@ class ReplayMemory {
         fell_(torch::zeros({capacity})) {}
 
   void add(const CartPole::State& state, bool action, const CartPole::State& next, bool fell) {
+    const std::lock_guard lock(mutex_);
     const int64_t row = added_++ % action_.size(0);
     std::copy(state.begin(), state.end(), state_.data_ptr<float>() + 4 * row);
     std::copy(next.begin(), next.end(), next_state_.data_ptr<float>() + 4 * row);
@@ -26,6 +28,7 @@ class ReplayMemory {
 
   /// A batch of {state, action, next state, whether the pole fell}.
   tensorpack::DataPoint sample(int64_t batch) const {
+    const std::lock_guard lock(mutex_);
     const auto rows = torch::randint(std::min(added_, action_.size(0)), {batch}, torch::kLong);
     return {state_.index_select(0, rows), action_.index_select(0, rows),
             next_state_.index_select(0, rows), fell_.index_select(0, rows)};
@@ -34,6 +37,7 @@ class ReplayMemory {
  private:
   torch::Tensor state_, action_, next_state_, fell_;
   int64_t added_ = 0;
+  mutable std::mutex mutex_;
 };
 
 /// An endless flow of batches from a memory that others fill.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tensorpack/export/dump_program.h"
+#include "tensorpack/export/exported_program.h"
 #include "tensorpack/export/onnx.h"
 #include "tensorpack/export/program_file.h"
 #include "tensorpack/utils/error.h"

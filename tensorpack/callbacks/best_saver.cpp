@@ -10,6 +10,7 @@
 
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/checkpoint/checkpoint.h"
+#include "tensorpack/checkpoint/checkpoint_writer.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
@@ -45,6 +46,10 @@ BestSaver::BestSaver(Wanted wanted, std::string stat, BestSaverOptions options)
            "{{value}} or {{step}}, or no braces.",
            options_.filename);
 }
+
+BestSaver::BestSaver(BestSaver&&) noexcept = default;
+BestSaver& BestSaver::operator=(BestSaver&&) noexcept = default;
+BestSaver::~BestSaver() = default;
 
 void BestSaver::setup_graph() {
   dir_ = options_.checkpoint_dir.empty() ? get_logger_dir().value_or(fs::path())

@@ -8,11 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "tensorpack/callbacks/awaited_scalar.h"
 #include "tensorpack/callbacks/callback.h"
-#include "tensorpack/checkpoint/checkpoint_writer.h"
+#include "tensorpack/callbacks/detail/awaited_scalar.h"
+#include "tensorpack/checkpoint/checkpoint.h"
 
 namespace tensorpack {
+
+class CheckpointWriter;
 
 struct BestSaverOptions {
   /// Without extension; `min-<stat>` or `max-<stat>` when empty. {value} and {step} stand for the
@@ -41,6 +43,10 @@ struct BestSaverOptions {
 /// there; otherwise a value without its file is not believed.
 class BestSaver : public Callback {
  public:
+  BestSaver(BestSaver&&) noexcept;
+  BestSaver& operator=(BestSaver&&) noexcept;
+  ~BestSaver() override;
+
   ReportedScalars reports() const override { return no_scalars(); }
   void setup_graph() override;
   void before_train() override;

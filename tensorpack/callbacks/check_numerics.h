@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tensorpack/callbacks/callback.h"
-#include "tensorpack/graph/saved_state.h"
+#include "tensorpack/graph/detail/saved_state.h"
 
 namespace tensorpack {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "tensorpack/callbacks/awaited_scalar.h"
 #include "tensorpack/callbacks/callback.h"
+#include "tensorpack/callbacks/detail/awaited_scalar.h"
 
 namespace tensorpack {
 

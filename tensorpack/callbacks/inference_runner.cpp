@@ -11,12 +11,13 @@
 #include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/distributed/process_group.h"
 #include "tensorpack/graph/check_batch.h"
+#include "tensorpack/utils/detail/tensor_writes.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/error_context.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/progress_meter.h"
 #include "tensorpack/utils/string.h"
-#include "tensorpack/utils/tensor_writes.h"
+#include "tensorpack/utils/worker_team.h"
 
 namespace tensorpack {
 namespace {
@@ -136,6 +137,10 @@ InferenceRunner::InferenceRunner(InferenceInput input, OwnedList<Inferencer> inf
   set_chief_only(!options_.on_all_processes);
 }
 
+InferenceRunner::InferenceRunner(InferenceRunner&&) noexcept = default;
+InferenceRunner& InferenceRunner::operator=(InferenceRunner&&) noexcept = default;
+InferenceRunner::~InferenceRunner() = default;
+
 void InferenceRunner::setup_graph() {
   build_towers();
   check_fetches();
@@ -204,7 +209,7 @@ void InferenceRunner::before_train() {
   input_.start();
   if (const std::optional<DataPoint> first = input_.next()) {
     try {
-      check_batch(towers_[0].op().inputs(), *first);
+      check_batch(towers_[0].op().inputs(), first->components());
     } catch (...) {
       rethrow_with(fmt::format("in the first datapoint for '{}'", towers_[0].name()));
     }
@@ -303,7 +308,7 @@ void InferenceRunner::run_on_several(ProgressMeter& meter, const Take& take) {
       if (!datapoint) break;
       round.push_back(feeds(*datapoint));
       results.push_back({{}, samples_of(*datapoint)});
-      held.add(*datapoint);
+      held.add(datapoint->components());
     }
     if (round.empty()) return;
     held.check("InferenceRunner");
@@ -331,7 +336,7 @@ void InferenceRunner::run_pass_on_all(ProcessGroup& processes) {
   const std::vector<char> bytes =
       torch::jit::pickle_save(c10::ivalue::Tuple::create(values, samples));
   int64_t datapoints = 0;  // a process may have none
-  for (const std::string& text : processes.gather(std::string(bytes.begin(), bytes.end()))) {
+  for (const std::string& text : processes.all_gather(std::string(bytes.begin(), bytes.end()))) {
     const c10::IValue all = torch::jit::pickle_load(std::vector<char>(text.begin(), text.end()));
     const auto& parts = all.toTupleRef().elements();
     const std::vector<int64_t> counts = parts[1].toIntVector();
@@ -359,7 +364,7 @@ int64_t InferenceRunner::samples_of(const DataPoint& datapoint) const {
     return samples;
   }
   const std::vector<TensorSpec>& inputs = towers_[0].op().inputs();
-  const DataPoint placed = place_batch(inputs, datapoint);
+  const std::vector<at::Tensor> placed = place_batch(inputs, datapoint.components());
   const std::optional<int64_t> samples = samples_of_inputs(inputs, placed);
   if (!samples) {
     logging::warning_once(
@@ -372,7 +377,7 @@ int64_t InferenceRunner::samples_of(const DataPoint& datapoint) const {
 
 Feeds InferenceRunner::feeds(const DataPoint& datapoint) const {
   const std::vector<TensorSpec>& inputs = towers_[0].op().inputs();
-  const DataPoint placed = place_batch(inputs, datapoint);
+  const std::vector<at::Tensor> placed = place_batch(inputs, datapoint.components());
   Feeds feeds;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (placed[i].defined() || !inputs[i].default_value) feeds.emplace(inputs[i].name, placed[i]);

@@ -22,11 +22,11 @@
 #include "tensorpack/parallel/data_parallel.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/owned_list.h"
-#include "tensorpack/utils/worker_team.h"
 
 namespace tensorpack {
 
 class ProgressMeter;
+class WorkerTeam;
 
 /// The data of an InferenceRunner: a dataflow or an input source, by value or by unique_ptr.
 class InferenceInput {
@@ -104,6 +104,9 @@ class InferenceRunner final : public Callback {
  public:
   InferenceRunner(InferenceInput input, OwnedList<Inferencer> inferencers,
                   InferenceRunnerOptions options = {});
+  InferenceRunner(InferenceRunner&&) noexcept;
+  InferenceRunner& operator=(InferenceRunner&&) noexcept;
+  ~InferenceRunner() override;
 
   ReportedScalars reports() const override;
   void setup_graph() override;

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "tensorpack/checkpoint/checkpoint_writer.h"
 #include "tensorpack/checkpoint/generator_state.h"
 #include "tensorpack/checkpoint/non_finite.h"
 #include "tensorpack/parallel/rank_state.h"
@@ -41,6 +42,14 @@ std::set<std::string> non_finite_by_intent(const Graph& graph,
   for (std::string& name : find_non_finite(untrained)) names.insert(std::move(name));
   return names;
 }
+
+ModelSaver::ModelSaver(ModelSaverOptions options) : options_(std::move(options)) {
+  set_chief_only(false);  // the others hand in what they have
+}
+
+ModelSaver::ModelSaver(ModelSaver&&) noexcept = default;
+ModelSaver& ModelSaver::operator=(ModelSaver&&) noexcept = default;
+ModelSaver::~ModelSaver() = default;
 
 void ModelSaver::setup_graph() {
   if (!trainer().is_chief()) return;

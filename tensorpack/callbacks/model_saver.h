@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "tensorpack/callbacks/callback.h"
-#include "tensorpack/checkpoint/checkpoint_writer.h"
+#include "tensorpack/checkpoint/checkpoint.h"
 
 namespace tensorpack {
+
+class CheckpointWriter;
 
 /// The key in Checkpoint::extra of a checkpoint made within an epoch: how many of its steps were
 /// made. Absent when the epoch was complete.
@@ -70,9 +72,10 @@ struct ModelSaverOptions {
 /// chief's data does not come: there, random numbers of the others are missing.)
 class ModelSaver final : public Callback {
  public:
-  explicit ModelSaver(ModelSaverOptions options = {}) : options_(std::move(options)) {
-    set_chief_only(false);  // the others hand in what they have
-  }
+  explicit ModelSaver(ModelSaverOptions options = {});
+  ModelSaver(ModelSaver&&) noexcept;
+  ModelSaver& operator=(ModelSaver&&) noexcept;
+  ~ModelSaver() override;
 
   ReportedScalars reports() const override { return no_scalars(); }
   void setup_graph() override;

@@ -36,7 +36,7 @@ RunArgs ProcessTensors::before_run(RunContext& context) {
 }
 
 void ProcessTensors::after_run(RunContext&, const FetchedValues& values) {
-  if (!values.empty()) process(values);
+  if (!values.empty()) process(values.get());
 }
 
 void ProcessTensors::process(const std::vector<at::Tensor>& values) { function_(values); }

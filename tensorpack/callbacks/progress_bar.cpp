@@ -7,6 +7,7 @@
 #include "tensorpack/callbacks/fetch_spec.h"
 #include "tensorpack/callbacks/watched_scalars.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/progress_meter.h"
 #include "tensorpack/utils/string.h"
 
 namespace tensorpack {
@@ -14,6 +15,10 @@ namespace tensorpack {
 ProgressBar::ProgressBar(std::vector<std::string> names) : names_(std::move(names)) {
   set_chief_only(false);
 }
+
+ProgressBar::ProgressBar(ProgressBar&&) noexcept = default;
+ProgressBar& ProgressBar::operator=(ProgressBar&&) noexcept = default;
+ProgressBar::~ProgressBar() = default;
 
 void ProgressBar::before_train() {
   const Op& op = trainer().train_op();
@@ -60,5 +65,9 @@ void ProgressBar::trigger_step() {
   is_first_run_ = true;
   if (meter_) meter_->advance();
 }
+
+void ProgressBar::after_epoch() { meter_.reset(); }
+
+void ProgressBar::after_train() { meter_.reset(); }
 
 }  // namespace tensorpack

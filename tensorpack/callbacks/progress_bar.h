@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "tensorpack/callbacks/callback.h"
-#include "tensorpack/utils/progress_meter.h"
 
 namespace tensorpack {
+
+class ProgressMeter;
 
 /// Shows how far an epoch is, and some scalars of its steps.
 ///
@@ -22,6 +23,9 @@ namespace tensorpack {
 class ProgressBar final : public Callback {
  public:
   explicit ProgressBar(std::vector<std::string> names = {});
+  ProgressBar(ProgressBar&&) noexcept;
+  ProgressBar& operator=(ProgressBar&&) noexcept;
+  ~ProgressBar() override;
 
   ReportedScalars reports() const override { return no_scalars(); }
   void before_train() override;
@@ -29,8 +33,8 @@ class ProgressBar final : public Callback {
   RunArgs before_run(RunContext& context) override;
   void after_run(RunContext& context, const FetchedValues& values) override;
   void trigger_step() override;
-  void after_epoch() override { meter_.reset(); }
-  void after_train() override { meter_.reset(); }
+  void after_epoch() override;
+  void after_train() override;
 
  private:
   std::vector<std::string> names_;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tensorpack/callbacks/awaited_scalar.h"
+#include "tensorpack/callbacks/detail/awaited_scalar.h"
 #include "tensorpack/callbacks/hyper_param_setter.h"
 
 namespace tensorpack {

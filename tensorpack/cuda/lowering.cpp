@@ -28,14 +28,14 @@ namespace {
 class CudaLowering final : public Lowering {
  public:
   // Opening the compiler takes a while: beside the first recording.
-  explicit CudaLowering(FusionOptions fusion)
-      : Lowering(fusion),
+  explicit CudaLowering(PassSwitches switches)
+      : Lowering(switches),
         opening_(std::async(std::launch::async, [] { cuda::obstacle_to_compiling(); })) {}
 
   void optimize(const Op& op, Trace& trace,
                 const std::vector<std::string>& fetches) const override {
     if (!op.device().is_cuda()) return Lowering::optimize(op, trace, fetches);
-    cuda::optimize(trace, fetches, fusion(), much_memory(op));
+    cuda::optimize(trace, fetches, switches(), much_memory(op));
     overlap_exchanges(trace);
     const c10::cuda::CUDAGuard on_device(op.device());
     const PhaseLog phase(op.name(), op.device(), "listing kernels");
@@ -55,7 +55,7 @@ class CudaLowering final : public Lowering {
 
   std::shared_ptr<OperatorWatch> watch_over_function(const Op& op) const override {
     const bool chooses =
-        fusion().cudnn_choice && op.device().is_cuda() && cuda::can_choose_convolutions();
+        switches().cudnn_choice && op.device().is_cuda() && cuda::can_choose_convolutions();
     return chooses ? cuda::first_choice_of_convolutions() : nullptr;
   }
 
@@ -69,7 +69,7 @@ class CudaLowering final : public Lowering {
     // Towers that run at once need memory and a stream of their own.
     auto& space = spaces_[{op.device().index(), op.state().tower}];
     if (!space) {
-      space = std::make_shared<const cuda::CaptureSpace>(op.device().index(), fusion().memsets);
+      space = std::make_shared<const cuda::CaptureSpace>(op.device().index(), switches().memsets);
     }
     return std::make_unique<cuda::GraphRunner>(op.name(), trace, fetches, op.state().generator,
                                                space);
@@ -85,11 +85,11 @@ class CudaLowering final : public Lowering {
 
 }  // namespace
 
-std::unique_ptr<Lowering> make_cuda_lowering(FusionOptions fusion) {
+std::unique_ptr<Lowering> make_cuda_lowering(PassSwitches switches) {
   cuda::link_update_kernels();
   cuda::link_side_stream();
   cuda::link_convolutions();
-  return std::make_unique<CudaLowering>(fusion);
+  return std::make_unique<CudaLowering>(switches);
 }
 
 }  // namespace tensorpack

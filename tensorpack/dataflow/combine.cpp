@@ -76,8 +76,7 @@ class Join final : public DataFlow {
     for (const DataFlowPtr& flow : flows_) {
       auto point = flow->next();
       if (point) {
-        joined.insert(joined.end(), std::make_move_iterator(point->begin()),
-                      std::make_move_iterator(point->end()));
+        for (at::Tensor& component : *point) joined.push_back(std::move(component));
       } else {
         ++ended;
         if (options_.shortest) break;

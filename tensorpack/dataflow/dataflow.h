@@ -8,6 +8,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -22,29 +23,62 @@ namespace detail {
 [[noreturn]] void throw_no_component(size_t index, size_t components);
 }
 
-/// One element of a dataflow: a tensor per component, for example {image, label}. A vector whose
-/// [i] throws Error where there is no such component.
-class DataPoint : public std::vector<at::Tensor> {
+/// One element of a dataflow: a tensor per component, for example {image, label}. Reads as a vector
+/// does, but [i] throws Error where there is no such component.
+class DataPoint {
+  using Components = std::vector<at::Tensor>;
+
  public:
-  using vector::vector;
+  using value_type = Components::value_type;
+  using iterator = Components::iterator;
+  using const_iterator = Components::const_iterator;
+
   DataPoint() = default;
-  DataPoint(std::vector<at::Tensor> components)  // NOLINT: implicit
-      : vector(std::move(components)) {}
+  DataPoint(std::initializer_list<at::Tensor> components) : components_(components) {}
+  DataPoint(Components components)  // NOLINT: implicit
+      : components_(std::move(components)) {}
 
   at::Tensor& operator[](size_t index) {
     check(index);
-    return vector::operator[](index);
+    return components_[index];
   }
   const at::Tensor& operator[](size_t index) const {
     check(index);
-    return vector::operator[](index);
+    return components_[index];
   }
+  at::Tensor& at(size_t index) { return (*this)[index]; }
+  const at::Tensor& at(size_t index) const { return (*this)[index]; }
+  at::Tensor& front() { return (*this)[0]; }
+  const at::Tensor& front() const { return (*this)[0]; }
+  at::Tensor& back() { return (*this)[size() - 1]; }
+  const at::Tensor& back() const { return (*this)[size() - 1]; }
+
+  size_t size() const { return components_.size(); }
+  bool empty() const { return components_.empty(); }
+  iterator begin() { return components_.begin(); }
+  iterator end() { return components_.end(); }
+  const_iterator begin() const { return components_.begin(); }
+  const_iterator end() const { return components_.end(); }
+
+  void reserve(size_t count) { components_.reserve(count); }
+  void push_back(at::Tensor component) { components_.push_back(std::move(component)); }
+  void insert(const_iterator position, at::Tensor component) {
+    components_.insert(position, std::move(component));
+  }
+  void erase(const_iterator position) { components_.erase(position); }
+
+  /// The components, for a function that takes a vector; its own operator[] is not checked.
+  const Components& components() const& { return components_; }
+  /// Moves the components out.
+  Components components() && { return std::move(components_); }
 
  private:
   void check(size_t index) const {
     if (index >= size()) [[unlikely]]
       detail::throw_no_component(index, size());
   }
+
+  Components components_;
 };
 
 /// A datapoint of these tensors: for co_yield, where GCC 12 does not take `DataPoint{image,

@@ -76,6 +76,12 @@ Stage map(Function function, MapOptions options = {}) {
   return detail::map_stage(detail::map_work(std::move(function)), options);
 }
 
+/// map() by another name, for a file with `using namespace std`, where `map` may mean std::map.
+template <MapsDataPoints Function>
+Stage map_data(Function function, MapOptions options = {}) {
+  return map(std::move(function), options);
+}
+
 namespace detail {
 
 /// From tensors to tensors; undefined drops the datapoint.

@@ -283,7 +283,7 @@ Stage fill_batch(FilledComponent component, FillFunction fill, int64_t size,
   }
   const detail::MapWork work{[fill = std::move(fill)](DataPoint point, Rng& rng) {
     at::Tensor row = std::move(point.back());
-    point.pop_back();
+    point.erase(point.end() - 1);
     return std::optional(fill(std::move(point), rng, row));
   }};
   return [=, remainder = options.remainder](DataFlowPtr flow) -> DataFlowPtr {

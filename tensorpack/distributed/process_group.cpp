@@ -14,7 +14,7 @@ namespace tensorpack {
 
 namespace {
 
-class NothingToWaitFor final : public Collective {
+class NoWork final : public ProcessGroup::Work {
  public:
   void wait() override {}
 };
@@ -24,13 +24,13 @@ class GroupOfOne final : public ProcessGroup {
  public:
   explicit GroupOfOne(ProcessGroupOptions options) : ProcessGroup(std::move(options)) {}
 
-  std::unique_ptr<Collective> begin_sum(const at::Tensor& /*tensor*/) override {
-    return std::make_unique<NothingToWaitFor>();
+  std::unique_ptr<Work> all_reduce(const at::Tensor& /*tensor*/) override {
+    return std::make_unique<NoWork>();
   }
   void broadcast(const at::Tensor& /*tensor*/, int root) override {
     TP_CHECK(root == 0, "broadcast", "there is no rank {}: this process is alone.", root);
   }
-  std::vector<std::string> gather(const std::string& bytes) override { return {bytes}; }
+  std::vector<std::string> all_gather(const std::string& bytes) override { return {bytes}; }
   void barrier() override {}
   void check() override {}
   void check_after(std::chrono::milliseconds /*waited*/) override {}

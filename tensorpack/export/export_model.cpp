@@ -11,6 +11,7 @@
 #include "tensorpack/checkpoint/detail/malformed.h"
 #include "tensorpack/export/detail/program_function.h"
 #include "tensorpack/export/detail/program_recording.h"
+#include "tensorpack/export/exported_program.h"
 #include "tensorpack/export/program_file.h"
 #include "tensorpack/graph/left_out_inputs.h"
 #include "tensorpack/graph/passes/passes.h"

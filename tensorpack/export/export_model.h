@@ -16,10 +16,11 @@
 #include <string>
 #include <vector>
 
-#include "tensorpack/export/exported_program.h"
 #include "tensorpack/predict/offline_predictor.h"
 
 namespace tensorpack {
+
+struct ExportedProgram;
 
 struct ExportOptions {
   /// Operators of libtorch that the model may have, though a file may not call them by itself:

@@ -3,6 +3,7 @@
 
 #include "tensorpack/export/detail/onnx_node.h"
 #include "tensorpack/export/detail/program_uses.h"
+#include "tensorpack/export/exported_program.h"
 #include "tensorpack/export/passes.h"
 #include "tensorpack/utils/fs.h"
 

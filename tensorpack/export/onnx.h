@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include "tensorpack/export/export_model.h"
-#include "tensorpack/export/exported_program.h"
 
 namespace tensorpack {
 

@@ -6,9 +6,9 @@
 
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/graph/variable_scope.h"
+#include "tensorpack/utils/detail/thread_frame.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/string.h"
-#include "tensorpack/utils/thread_frame.h"
 
 namespace tensorpack {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "tensorpack/utils/thread_frame.h"
+#include "tensorpack/utils/detail/thread_frame.h"
 
 namespace tensorpack {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <utility>
 
+#include "tensorpack/utils/detail/thread_frame.h"
 #include "tensorpack/utils/error.h"
-#include "tensorpack/utils/thread_frame.h"
 
 namespace tensorpack {
 namespace {

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "tensorpack/graph/call_scope.h"
+#include "tensorpack/utils/detail/thread_frame.h"
 #include "tensorpack/utils/find_operator.h"
-#include "tensorpack/utils/thread_frame.h"
 
 namespace tensorpack {
 namespace {

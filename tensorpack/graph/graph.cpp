@@ -17,12 +17,12 @@
 #include "tensorpack/graph/random_stream.h"
 #include "tensorpack/graph/state_guard.h"
 #include "tensorpack/graph/variable_checks.h"
+#include "tensorpack/utils/detail/thread_frame.h"
 #include "tensorpack/utils/device.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/seed.h"
 #include "tensorpack/utils/string.h"
-#include "tensorpack/utils/thread_frame.h"
 #include "tensorpack/utils/timer.h"
 #include "tensorpack/utils/torch_compat.h"
 

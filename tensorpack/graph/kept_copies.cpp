@@ -79,7 +79,8 @@ bool KeptCopies::are_stale(const std::vector<int64_t>& versions) {
     if (!*are_left_right_) {
       logging::warning(
           "Copies of weights that an update wrote are not those of its variables. From now on they "
-          "are made before every step, which takes longer. With FusionOptions::keep_copies, write "
+          "are made before every step, which takes longer. With "
+          "SessionOptions::keep_weight_copies, write "
           "variables by operators, not through data() or a pointer, and not on several threads at "
           "once; if nobody does so, please report it.");
     }

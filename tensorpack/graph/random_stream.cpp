@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "tensorpack/graph/operator_facts.h"
-#include "tensorpack/utils/thread_frame.h"
+#include "tensorpack/utils/detail/thread_frame.h"
 #include "tensorpack/utils/torch_compat.h"
 
 namespace tensorpack {

@@ -159,7 +159,7 @@ void warn_of_unsaved_state(const Graph& graph, const Op& op, const Trace& trace)
   std::vector<std::string> texts = unsaved_tensors(trace);
   for (std::string& text : unsaved_generators(graph, trace)) texts.push_back(std::move(text));
   if (texts.empty()) return;
-  log::warning_once(
+  logging::warning_once(
       "'{}' changes what no checkpoint has: {}. A training that is resumed begins with other "
       "values. Keep tensors in get_variable(), with VariableRole::kModel or kGlobal. Draw without "
       "a generator of your own: then operators take the graph's. What a callback saves by "

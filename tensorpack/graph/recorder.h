@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "tensorpack/graph/captured_tensor.h"
+#include "tensorpack/graph/detail/saved_state.h"
 #include "tensorpack/graph/op.h"
-#include "tensorpack/graph/saved_state.h"
 #include "tensorpack/graph/trace.h"
 #include "tensorpack/utils/tensor.h"
 

@@ -26,12 +26,12 @@ class StateGuard::Watch final : public OperatorWatch {
   }
 
   void save(const at::Tensor& tensor) {
-    const Variable* variable = graph_.variables().owner_of(tensor);
-    if (variable == nullptr) return;
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (std::find(touched.begin(), touched.end(), variable) != touched.end()) return;
-    touched.push_back(variable);
-    state.save(variable->tensor);
+    for (const Variable* variable : graph_.variables().in_storage_of(tensor)) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (std::find(touched.begin(), touched.end(), variable) != touched.end()) continue;
+      touched.push_back(variable);
+      state.save(variable->tensor);
+    }
   }
 
   SavedState state;

@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "tensorpack/graph/detail/saved_state.h"
 #include "tensorpack/graph/operator_watch.h"
-#include "tensorpack/graph/saved_state.h"
 #include "tensorpack/graph/trace.h"
 #include "tensorpack/graph/variable_store.h"
 

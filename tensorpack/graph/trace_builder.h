@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "tensorpack/graph/captured_tensor.h"
-#include "tensorpack/graph/saved_state.h"
+#include "tensorpack/graph/detail/saved_state.h"
 #include "tensorpack/graph/tensor_key.h"
 #include "tensorpack/graph/trace.h"
 #include "tensorpack/utils/tensor.h"

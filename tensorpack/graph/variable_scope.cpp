@@ -11,9 +11,9 @@
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/graph/variable_checks.h"
 #include "tensorpack/graph/variable_getter.h"
+#include "tensorpack/utils/detail/thread_frame.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/string.h"
-#include "tensorpack/utils/thread_frame.h"
 
 namespace tensorpack {
 namespace {

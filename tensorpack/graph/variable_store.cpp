@@ -46,10 +46,23 @@ void VariableStore::find_moved() {
   }
 }
 
+std::vector<const Variable*> VariableStore::in_storage_of(const at::Tensor& tensor) const {
+  if (!tensor.defined()) return {};
+  std::vector<const Variable*> found;
+  const auto [begin, end] = by_memory_.equal_range(memory_of(tensor));
+  for (auto entry = begin; entry != end; ++entry) found.push_back(entry->second);
+  return found;
+}
+
 const Variable* VariableStore::owner_of(const at::Tensor& tensor) const {
-  if (!tensor.defined()) return nullptr;
-  const auto found = by_memory_.find(memory_of(tensor));
-  return found == by_memory_.end() ? nullptr : found->second;
+  const std::vector<const Variable*> candidates = in_storage_of(tensor);
+  if (candidates.size() < 2) return candidates.empty() ? nullptr : candidates.front();
+  const int64_t offset = tensor.storage_offset();
+  const auto owner = std::find_if(candidates.begin(), candidates.end(), [&](const Variable* one) {
+    const int64_t begin = one->tensor.storage_offset();
+    return begin <= offset && offset < begin + std::max<int64_t>(one->tensor.numel(), 1);
+  });
+  return owner == candidates.end() ? nullptr : *owner;
 }
 
 Variable* VariableStore::find(std::string_view name) {

@@ -60,6 +60,9 @@ class VariableStore {
   const Variable* find(std::string_view name) const;
   /// The variable whose memory the tensor is in, or nullptr.
   const Variable* owner_of(const at::Tensor& tensor) const;
+  /// All variables in the storage that the tensor is in: there may be several, as those of a module
+  /// after libtorch's vector_to_parameters().
+  std::vector<const Variable*> in_storage_of(const at::Tensor& tensor) const;
   /// Throws an Error with the nearest known names when there is none.
   Variable& at(std::string_view name);
 
@@ -84,7 +87,7 @@ class VariableStore {
 
   std::deque<Variable> variables_;
   std::unordered_map<std::string_view, Variable*> by_name_;  // keys point into variables_
-  std::unordered_map<const void*, const Variable*> by_memory_;
+  std::unordered_multimap<const void*, const Variable*> by_memory_;
 };
 
 }  // namespace tensorpack

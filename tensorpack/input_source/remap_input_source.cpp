@@ -31,7 +31,7 @@ std::optional<DataPoint> RemappedInput::next() {
            "a datapoint of {} has {}, and names are given for {} ({}). Name one for each "
            "component.",
            name(), counted(std::ssize(*batch), "component"), names_.size(), join(names_, ", "));
-  DataPoint remapped(inputs_);
+  DataPoint remapped{std::vector<at::Tensor>(inputs_)};
   for (size_t i = 0; i < places_.size(); ++i) remapped[places_[i]] = std::move((*batch)[i]);
   return remapped;
 }

@@ -207,10 +207,14 @@ std::shared_ptr<const StageStats> StagingInput::stats() const { return impl_->st
 void StagingInput::stop() { impl_->stop(); }
 const InputSource& StagingInput::origin() const { return impl_->origin(); }
 
+bool wants_staging(const InputSource& source, const std::vector<c10::Device>& devices) {
+  const bool has_gpu = std::any_of(devices.begin(), devices.end(),
+                                   [](const c10::Device& device) { return device.is_cuda(); });
+  return has_gpu && dynamic_cast<const StagingInput*>(&source) == nullptr;
+}
+
 Owned<InputSource> staged(Owned<InputSource> source, std::vector<c10::Device> devices) {
-  const bool is_on_cpu = std::none_of(devices.begin(), devices.end(),
-                                      [](const c10::Device& device) { return device.is_cuda(); });
-  if (is_on_cpu || dynamic_cast<StagingInput*>(source.get()) != nullptr) return source;
+  if (!wants_staging(*source, devices)) return source;
   std::vector<std::string> names;
   for (const c10::Device& device : devices) names.push_back(device.str());
   logging::info("Data is copied to {} ahead by a StagingInput.", join(names, ", "));

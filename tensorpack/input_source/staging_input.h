@@ -25,8 +25,8 @@ struct StagingInputOptions {
 ///
 ///   StagingInput(QueueInput(FashionMnist("train") | batch(128)), {.devices = {torch::kCUDA}})
 ///
-/// launch_train_with_config() and InferenceRunner put one around data for CUDA. On the CPU there is
-/// nothing to copy, and the thread merely works ahead.
+/// TowerTrainer, the base of all trainers with a model, and InferenceRunner wrap data for CUDA in
+/// one. On the CPU there is nothing to copy, and the thread merely works ahead.
 class StagingInput final : public InputSource {
  public:
   explicit StagingInput(Owned<InputSource> source, StagingInputOptions options = {});
@@ -54,8 +54,11 @@ class StagingInput final : public InputSource {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The same data, copied ahead for towers that take batches in turn, if their devices are not the
-/// CPU and the source does not do that itself.
+/// Whether batches of `source` are to be copied ahead for towers on `devices`: one of them is a
+/// GPU, and the source does not do that itself.
+bool wants_staging(const InputSource& source, const std::vector<c10::Device>& devices);
+
+/// The same data, copied ahead for towers that take batches in turn, where wants_staging() says so.
 Owned<InputSource> staged(Owned<InputSource> source, std::vector<c10::Device> devices);
 
 }  // namespace tensorpack

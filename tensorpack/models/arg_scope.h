@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "tensorpack/utils/thread_frame.h"
+#include "tensorpack/utils/detail/thread_frame.h"
 
 namespace tensorpack {
 
@@ -69,7 +69,8 @@ void fill_unset(Options& options, Options defaults) {
 }  // namespace detail
 
 /// While it lives, layers called on this thread take unset options from it. Every layer whose
-/// option struct has fields() supports it.
+/// option struct has fields() supports it: a template only so that programs which include the layer
+/// and open no scope do not compile its std::tuple.
 template <typename Options>
 class [[nodiscard]] ArgScope {
  public:

@@ -18,7 +18,10 @@ struct MultiHeadAttentionOptions {
   std::optional<at::Tensor> mask = {};
   std::optional<Initializer> kernel_init = {};  ///< init::xavier_uniform()
 
-  auto fields() { return std::tie(heads, causal, dropout, use_bias, mask, kernel_init); }
+  template <typename = void>
+  auto fields() {
+    return std::tie(heads, causal, dropout, use_bias, mask, kernel_init);
+  }
 };
 
 /// Attention of `query` [N, T, E] to `key` and `value` [N, S, *]; the result is [N, T, E].

@@ -43,6 +43,7 @@ struct BatchNormOptions {
   /// virtual_batch_size. None: every tower has its own.
   std::optional<CrossTowerAverage> sync_statistics = {};
 
+  template <typename = void>
   auto fields() {
     return std::tie(momentum, epsilon, center, scale, training, activation, ema_update, beta_init,
                     gamma_init, virtual_batch_size, sync_statistics);

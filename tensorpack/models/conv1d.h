@@ -27,6 +27,7 @@ struct Conv1DOptions {
   /// Of the output, behind the activation; every call adds its own. None.
   std::optional<Regularizer> activity_regularizer = {};
 
+  template <typename = void>
   auto fields() {
     return std::tie(filters, kernel_size, strides, padding, activation, use_bias, dilation, groups,
                     kernel_init, bias_init, kernel_regularizer, bias_regularizer,

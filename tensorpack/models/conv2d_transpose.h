@@ -25,6 +25,7 @@ struct Conv2DTransposeOptions {
   /// Of the output, behind the activation; every call adds its own. None.
   std::optional<Regularizer> activity_regularizer = {};
 
+  template <typename = void>
   auto fields() {
     return std::tie(filters, kernel_size, strides, padding, activation, use_bias, kernel_init,
                     bias_init, kernel_regularizer, bias_regularizer, activity_regularizer);

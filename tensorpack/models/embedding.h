@@ -14,7 +14,10 @@ struct EmbeddingOptions {
   std::optional<int64_t> features = {};    ///< required
   std::optional<Initializer> init = {};    ///< init::normal(1)
 
-  auto fields() { return std::tie(vocabulary, features, init); }
+  template <typename = void>
+  auto fields() {
+    return std::tie(vocabulary, features, init);
+  }
 };
 
 /// The row of `W` [vocabulary, features] for each id of an integer tensor of any shape.

@@ -21,6 +21,7 @@ struct FullyConnectedOptions {
   /// Of the output, behind the activation; every call adds its own. None.
   std::optional<Regularizer> activity_regularizer = {};
 
+  template <typename = void>
   auto fields() {
     return std::tie(units, activation, use_bias, kernel_init, bias_init, kernel_regularizer,
                     bias_regularizer, activity_regularizer);

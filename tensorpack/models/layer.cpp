@@ -8,10 +8,10 @@
 
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/graph.h"
+#include "tensorpack/utils/detail/thread_frame.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/error_context.h"
 #include "tensorpack/utils/logger.h"
-#include "tensorpack/utils/thread_frame.h"
 
 namespace tensorpack {
 namespace {

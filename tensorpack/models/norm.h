@@ -17,7 +17,10 @@ struct LayerNormOptions {
   std::optional<Initializer> beta_init = {};   ///< zeros
   std::optional<Initializer> gamma_init = {};  ///< ones
 
-  auto fields() { return std::tie(epsilon, center, scale, beta_init, gamma_init); }
+  template <typename = void>
+  auto fields() {
+    return std::tie(epsilon, center, scale, beta_init, gamma_init);
+  }
 };
 
 /// Normalises every example of [N, C] or [N, C, H, W] over all of it, and every token of [N, T, C]
@@ -32,7 +35,10 @@ struct InstanceNormOptions {
   std::optional<Initializer> beta_init = {};   ///< zeros
   std::optional<Initializer> gamma_init = {};  ///< ones
 
-  auto fields() { return std::tie(epsilon, center, scale, beta_init, gamma_init); }
+  template <typename = void>
+  auto fields() {
+    return std::tie(epsilon, center, scale, beta_init, gamma_init);
+  }
 };
 
 /// Normalises every channel of every example of [N, C, H, W]. Variables `beta` and `gamma`.
@@ -47,7 +53,10 @@ struct GroupNormOptions {
   std::optional<Initializer> beta_init = {};   ///< zeros
   std::optional<Initializer> gamma_init = {};  ///< ones
 
-  auto fields() { return std::tie(groups, epsilon, center, scale, beta_init, gamma_init); }
+  template <typename = void>
+  auto fields() {
+    return std::tie(groups, epsilon, center, scale, beta_init, gamma_init);
+  }
 };
 
 /// Normalises groups of channels of every example of [N, C, H, W]. Variables `beta` and `gamma`.

@@ -26,6 +26,7 @@ struct RecurrentOptions {
   std::optional<Initializer> init = {};      ///< uniform in +-1 / sqrt(units)
   std::optional<RecurrentState> start = {};  ///< zeros
 
+  template <typename = void>
   auto fields() {
     return std::tie(units, layers, bidirectional, dropout, batch_first, use_bias, init, start);
   }

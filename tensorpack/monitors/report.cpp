@@ -13,6 +13,7 @@
 #include "tensorpack/graph/trace.h"
 #include "tensorpack/monitors/earlier_files.h"
 #include "tensorpack/monitors/has_finished.h"
+#include "tensorpack/monitors/report/data.h"
 #include "tensorpack/monitors/report/environment.h"
 #include "tensorpack/monitors/report/layers.h"
 #include "tensorpack/monitors/report/page.h"
@@ -80,11 +81,16 @@ double now() {
 
 }  // namespace
 
-Report::Report(ReportOptions options) : options_(std::move(options)) {
+Report::Report(ReportOptions options)
+    : options_(std::move(options)), data_(std::make_unique<report::Data>()) {
   TP_CHECK(options_.period >= 0 && options_.max_share > 0, "Report",
            "the period, {}, must not be negative, and max_share, {}, must be positive.",
            options_.period, options_.max_share);
 }
+
+Report::Report(Report&&) noexcept = default;
+Report& Report::operator=(Report&&) noexcept = default;
+Report::~Report() = default;
 
 fs::path Report::default_path() {
   const auto dir = get_logger_dir();
@@ -96,12 +102,12 @@ double Report::seconds() const {
 }
 
 void Report::process_scalar(const std::string& name, double value, const LoopState& loop) {
-  data_.scalars[name].add({loop.global_step, seconds(), value});
+  data_->scalars[name].add({loop.global_step, seconds(), value});
   is_changed_ = true;
 }
 
 void Report::process_image(const std::string& name, const Image& image, const LoopState& loop) {
-  data_.images[name].add(loop.global_step, encode_base64(png_of(image)));
+  data_->images[name].add(loop.global_step, encode_base64(png_of(image)));
   drop_images();
   is_changed_ = true;
 }
@@ -111,7 +117,7 @@ void Report::drop_images() {
   while (true) {
     size_t bytes = 0;
     report::History<std::string>* longest = nullptr;
-    for (auto& [name, history] : data_.images) {
+    for (auto& [name, history] : data_->images) {
       for (const auto& item : history.items()) bytes += item.value.size();
       const bool is_longer = !longest || history.items().size() > longest->items().size();
       if (is_longer) longest = &history;
@@ -124,51 +130,51 @@ void Report::drop_images() {
 void Report::process_histogram(const std::string& name, const Histogram& histogram,
                                const LoopState& loop) {
   if (histogram.counts.empty()) return;  // no value was finite
-  data_.histograms[name].add(loop.global_step, to_data(histogram));
+  data_->histograms[name].add(loop.global_step, to_data(histogram));
   is_changed_ = true;
 }
 
 void Report::process_text(const std::string& name, const std::string& text, const LoopState& loop) {
-  data_.texts[name] = {};  // the newest is shown
-  data_.texts[name].add(loop.global_step, text.substr(0, kMaxTextBytes));
+  data_->texts[name] = {};  // the newest is shown
+  data_->texts[name].add(loop.global_step, text.substr(0, kMaxTextBytes));
   is_changed_ = true;
 }
 
 // Flags are shown by themselves.
 void Report::process_hyper_params(const HyperParams& params, const LoopState&) {
   const FlagValues given = command_line_flags();
-  data_.configuration.clear();
+  data_->configuration.clear();
   for (const auto& [name, value] : params) {
     const bool is_flag = std::any_of(given.begin(), given.end(), [&name = name](const auto& flag) {
       return name_of_flag(flag.first) == name;
     });
-    if (!is_flag) data_.configuration.emplace_back(name, value);
+    if (!is_flag) data_->configuration.emplace_back(name, value);
   }
   is_changed_ = true;
 }
 
 void Report::process_setup(const RunSetup& setup, const LoopState&) {
-  data_.parameters = report::list_parameters(setup.variables);
+  data_->parameters = report::list_parameters(setup.variables);
   outputs_ = setup.tensors;
   is_changed_ = true;  // so that there is a report from the first step on
 }
 
 void Report::process_graph(const Trace& trace, const LoopState&) {
-  const auto before = std::exchange(data_.layers, report::list_layers(trace));
-  report::complete_layers(data_.layers, data_.parameters, outputs_);
+  const auto before = std::exchange(data_->layers, report::list_layers(trace));
+  report::complete_layers(data_->layers, data_->parameters, outputs_);
   for (const report::Layer& layer : before) {
-    if (layer.time) report::add_times(data_.layers, {*layer.time});  // profiled already
+    if (layer.time) report::add_times(data_->layers, {*layer.time});  // profiled already
   }
   is_changed_ = true;
 }
 
 void Report::process_profile(const std::vector<LayerTime>& times, const LoopState&) {
-  report::add_times(data_.layers, times);
+  report::add_times(data_->layers, times);
   is_changed_ = true;
 }
 
 void Report::process_stages(const std::vector<StageReport>& stages, const LoopState&) {
-  data_.stages = stages;
+  data_->stages = stages;
   is_changed_ = true;
 }
 
@@ -176,9 +182,9 @@ void Report::before_train(const LoopState& loop) {
   has_failed_ = false;
   path_ = options_.path.empty() ? default_path() : options_.path;
   if (path_.empty()) return;
-  data_.name = fs::absolute(path_).parent_path().filename().string();
-  data_.flags = command_line_flags();
-  data_.environment = report::environment_facts();
+  data_->name = fs::absolute(path_).parent_path().filename().string();
+  data_->flags = command_line_flags();
+  data_->environment = report::environment_facts();
   try {
     if (fs::exists(path_)) take_over(loop);
   } catch (const std::exception& error) {
@@ -202,26 +208,26 @@ void Report::take_over(const LoopState& loop) {
     return;
   }
   seconds_before_ = earlier->seconds;
-  for (const auto& [name, series] : data_.scalars) {
+  for (const auto& [name, series] : data_->scalars) {
     for (report::Point point : series.points()) {
       point.seconds += seconds_before_;
       earlier->scalars[name].add(point);
     }
   }
-  append(earlier->images, data_.images);
-  append(earlier->histograms, data_.histograms);
-  for (const auto& [name, history] : data_.texts) earlier->texts[name] = history;
-  data_.scalars = std::move(earlier->scalars);
-  data_.images = std::move(earlier->images);
-  data_.histograms = std::move(earlier->histograms);
-  data_.texts = std::move(earlier->texts);
+  append(earlier->images, data_->images);
+  append(earlier->histograms, data_->histograms);
+  for (const auto& [name, history] : data_->texts) earlier->texts[name] = history;
+  data_->scalars = std::move(earlier->scalars);
+  data_->images = std::move(earlier->images);
+  data_->histograms = std::move(earlier->histograms);
+  data_->texts = std::move(earlier->texts);
 }
 
 void Report::note_progress(const LoopState& loop) {
-  data_.progress = {.epoch = loop.epoch_num,
-                    .max_epoch = loop.max_epoch,
-                    .step = loop.global_step,
-                    .steps_per_epoch = loop.steps_per_epoch};
+  data_->progress = {.epoch = loop.epoch_num,
+                     .max_epoch = loop.max_epoch,
+                     .step = loop.global_step,
+                     .steps_per_epoch = loop.steps_per_epoch};
 }
 
 bool Report::is_due(double pause) const {
@@ -246,7 +252,7 @@ void Report::flush() {
 
 void Report::after_train(const LoopState& loop) {
   note_progress(loop);
-  data_.progress.state = has_finished(loop) ? "finished" : "stopped";
+  data_->progress.state = has_finished(loop) ? "finished" : "stopped";
   write();
   if (!path_.empty() && !has_failed_)
     logging::info("The report of this training: {}", path_.string());
@@ -257,9 +263,9 @@ void Report::write() {
   if (path_.empty()) return;
   const double begin = seconds();
   try {
-    data_.progress.written = now();
-    if (const auto dir = get_logger_dir()) data_.log = tail_of(*dir / "log.log");
-    const std::string json = report::to_json(data_);
+    data_->progress.written = now();
+    if (const auto dir = get_logger_dir()) data_->log = tail_of(*dir / "log.log");
+    const std::string json = report::to_json(*data_);
     const std::string_view page = report::page();
     const size_t place = page.find(report::kDataBegin) + report::kDataBegin.size();
     write_file_atomically(path_, [&](std::ostream& out) {

@@ -5,14 +5,18 @@
 #include <chrono>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tensorpack/graph/tensor_spec.h"
 #include "tensorpack/monitors/monitor.h"
-#include "tensorpack/monitors/report/data.h"
 
 namespace tensorpack {
+
+namespace report {
+struct Data;
+}
 
 struct ReportOptions {
   /// The file; by default `report.html` in the log directory.
@@ -38,6 +42,9 @@ struct ReportOptions {
 class Report final : public MonitorBase {
  public:
   explicit Report(ReportOptions options = {});
+  Report(Report&&) noexcept;
+  Report& operator=(Report&&) noexcept;
+  ~Report() override;
 
   void process_scalar(const std::string& name, double value, const LoopState& loop) override;
   void process_image(const std::string& name, const Image& image, const LoopState& loop) override;
@@ -73,7 +80,7 @@ class Report final : public MonitorBase {
 
   ReportOptions options_;
   std::filesystem::path path_;  // empty: nothing is written
-  report::Data data_;
+  std::unique_ptr<report::Data> data_;
   std::map<std::string, TensorSpec> outputs_;  // of layers, named as in the graph
   Clock::time_point start_ = Clock::now();
   double seconds_before_ = 0;  // of the sessions before this one

@@ -2,6 +2,7 @@
 #include "tensorpack/monitors/scalar_printer.h"
 
 #include <algorithm>
+#include <regex>
 #include <utility>
 
 #include "tensorpack/utils/error.h"
@@ -21,11 +22,16 @@ std::vector<std::regex> compile(const std::vector<std::string>& patterns) {
 
 }  // namespace
 
+struct ScalarPrinter::Lists {
+  std::vector<std::regex> whitelist;
+  std::vector<std::regex> blacklist;
+};
+
 ScalarPrinter::ScalarPrinter(ScalarPrinterOptions options)
     : enable_step_(options.enable_step),
       enable_epoch_(options.enable_epoch),
-      whitelist_(compile(options.whitelist)),
-      blacklist_(compile(options.blacklist)) {}
+      lists_(std::make_shared<const Lists>(Lists{.whitelist = compile(options.whitelist),
+                                                 .blacklist = compile(options.blacklist)})) {}
 
 void ScalarPrinter::process_scalar(const std::string& name, double value, const LoopState&) {
   if (is_shown(name)) unprinted_[name] = value;
@@ -41,8 +47,8 @@ void ScalarPrinter::trigger_epoch(const LoopState&) {
 }
 
 bool ScalarPrinter::is_shown(const std::string& name) const {
-  if (matches_any(name, blacklist_)) return false;
-  return whitelist_.empty() || matches_any(name, whitelist_);
+  if (matches_any(name, lists_->blacklist)) return false;
+  return lists_->whitelist.empty() || matches_any(name, lists_->whitelist);
 }
 
 void ScalarPrinter::print_lines() {

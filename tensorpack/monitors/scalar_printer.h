@@ -3,7 +3,7 @@
 #pragma once
 
 #include <map>
-#include <regex>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -38,14 +38,14 @@ class ScalarPrinter final : public MonitorBase {
   void trigger_epoch(const LoopState& loop) override;
 
  private:
+  struct Lists;
   bool is_shown(const std::string& name) const;
   void print_lines();
   void print_table();
 
   bool enable_step_;
   bool enable_epoch_;
-  std::vector<std::regex> whitelist_;
-  std::vector<std::regex> blacklist_;
+  std::shared_ptr<const Lists> lists_;
   std::map<std::string, double> unprinted_;
   std::map<std::string, double> last_;  // what the last table had
 };

@@ -9,6 +9,7 @@
 
 #include "tensorpack/graph/dump.h"
 #include "tensorpack/monitors/earlier_files.h"
+#include "tensorpack/monitors/event_file.h"
 #include "tensorpack/monitors/has_finished.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"
@@ -114,6 +115,10 @@ TFEventWriter::TFEventWriter(TFEventWriterOptions options) : options_(std::move(
   TP_CHECK(options_.flush_seconds >= 0, "TFEventWriter",
            "flush_seconds must not be negative, got {}.", options_.flush_seconds);
 }
+
+TFEventWriter::TFEventWriter(TFEventWriter&&) noexcept = default;
+TFEventWriter& TFEventWriter::operator=(TFEventWriter&&) noexcept = default;
+TFEventWriter::~TFEventWriter() = default;
 
 // A training must not end because of its records.
 template <typename Action>

@@ -7,11 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "tensorpack/monitors/event_file.h"
 #include "tensorpack/monitors/monitor.h"
 #include "tensorpack/utils/timer.h"
 
 namespace tensorpack {
+
+class EventFile;
+class ProtoWriter;
 
 struct TFEventWriterOptions {
   /// By default the log directory.
@@ -37,6 +39,9 @@ struct TFEventWriterOptions {
 class TFEventWriter final : public MonitorBase {
  public:
   explicit TFEventWriter(TFEventWriterOptions options = {});
+  TFEventWriter(TFEventWriter&&) noexcept;
+  TFEventWriter& operator=(TFEventWriter&&) noexcept;
+  ~TFEventWriter() override;
 
   void process_scalar(const std::string& name, double value, const LoopState& loop) override;
   void process_image(const std::string& name, const Image& image, const LoopState& loop) override;

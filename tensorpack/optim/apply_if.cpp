@@ -11,7 +11,7 @@
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/graph/state_guard.h"
-#include "tensorpack/utils/thread_frame.h"
+#include "tensorpack/utils/detail/thread_frame.h"
 
 namespace tensorpack::detail {
 namespace {

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <regex>
 
 #include "tensorpack/models/symbolic.h"
 #include "tensorpack/optim/kernels.h"
@@ -16,11 +17,16 @@
 
 namespace tensorpack {
 
+struct WholeName::Pattern {
+  std::regex regex;
+};
+
 WholeName::WholeName(const char* where, std::string regex)
-    : regex_(std::move(regex)), pattern_(compile_regex(where, regex_)) {}
+    : regex_(std::move(regex)),
+      pattern_(std::make_shared<const Pattern>(Pattern{compile_regex(where, regex_)})) {}
 
 bool WholeName::matches(const Variable& variable) const {
-  return std::regex_match(variable.tower_free_name(), pattern_);
+  return std::regex_match(variable.tower_free_name(), pattern_->regex);
 }
 
 void WholeName::warn_without_match(const char* where, const Gradients& gradients) const {

@@ -6,8 +6,8 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
-#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,8 +27,9 @@ class WholeName {
   void warn_without_match(const char* where, const Gradients& gradients) const;
 
  private:
+  struct Pattern;
   std::string regex_;
-  std::regex pattern_;
+  std::shared_ptr<const Pattern> pattern_;
 };
 
 /// Changes gradients, or leaves some out. Called where Optimizer::apply_gradients() is.

@@ -7,8 +7,8 @@
 
 #include "tensorpack/optim/apply_if.h"
 #include "tensorpack/optim/detail/hyper_params.h"
+#include "tensorpack/utils/detail/thread_frame.h"
 #include "tensorpack/utils/error.h"
-#include "tensorpack/utils/thread_frame.h"
 
 namespace tensorpack {
 namespace {

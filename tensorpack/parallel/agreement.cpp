@@ -29,12 +29,12 @@ std::string line_or_nothing(const std::vector<std::string>& lines, size_t i) {
 void check_agreement(ProcessGroup& processes, const std::string& what,
                      const std::vector<std::string>& lines, const std::string& advice) {
   const std::string text = join(lines, "\n");
-  const std::vector<std::string> hashes = processes.gather(std::to_string(xxh64(text)));
+  const std::vector<std::string> hashes = processes.all_gather(std::to_string(xxh64(text)));
   const auto differs = std::find_if(hashes.begin(), hashes.end(),
                                     [&](const auto& hash) { return hash != hashes[0]; });
   if (differs == hashes.end()) return;
   // The texts may be long, and are sent only now.
-  const std::vector<std::string> texts = processes.gather(text);
+  const std::vector<std::string> texts = processes.all_gather(text);
   const auto rank = static_cast<size_t>(differs - hashes.begin());
   const std::vector<std::string> first = split_lines(texts[0]);
   const std::vector<std::string> other = split_lines(texts[rank]);

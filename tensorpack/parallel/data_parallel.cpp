@@ -2,6 +2,7 @@
 #include "tensorpack/parallel/data_parallel.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "tensorpack/parallel/rank_state.h"
@@ -44,13 +45,19 @@ int64_t bucket_bytes(const DataParallel& parallel) {
 
 }  // namespace
 
-Devices::Devices(int count) {
+Devices::Devices(std::initializer_list<int> gpus) : Devices(Devices::gpus(gpus)) {}
+
+Devices Devices::first(int count) {
   TP_CHECK(count > 0, "devices", "there must be at least one device, got {}.", count);
-  for (int i = 0; i < count; ++i) devices_.push_back(gpu(i));
+  std::vector<int> numbers(static_cast<size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return gpus(numbers);
 }
 
-Devices::Devices(std::initializer_list<int> gpus) {
-  for (int index : gpus) devices_.push_back(gpu(index));
+Devices Devices::gpus(const std::vector<int>& numbers) {
+  std::vector<c10::Device> devices;
+  for (int number : numbers) devices.push_back(gpu(number));
+  return devices;
 }
 
 Devices Devices::cpu(int towers) {

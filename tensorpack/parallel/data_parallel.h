@@ -8,6 +8,7 @@
 
 #include <c10/core/Device.h>
 
+#include <concepts>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -25,11 +26,22 @@ class Devices {
  public:
   /// The one of the graph.
   Devices() = default;
-  /// GPUs 0 to count - 1.
-  Devices(int count);  // NOLINT: implicit
-  /// GPUs by number.
+  /// GPUs by number, as gpus().
   Devices(std::initializer_list<int> gpus);
   Devices(std::vector<c10::Device> devices) : devices_(std::move(devices)) {}  // NOLINT: implicit
+
+  /// A number alone could be how many GPUs there are, or which one.
+  template <std::integral Number>
+  Devices(Number /*number*/) {  // NOLINT: implicit
+    static_assert(!std::integral<Number>,
+                  "A number alone does not name devices. Write Devices::first(n) for GPUs 0 to "
+                  "n - 1, Devices::gpus({n}) for GPU n, or Devices::cpu(n) for towers on the CPU.");
+  }
+
+  /// GPUs 0 to count - 1.
+  static Devices first(int count);
+  /// GPUs by number.
+  static Devices gpus(const std::vector<int>& numbers);
   /// So many towers on the CPU.
   static Devices cpu(int towers);
   /// All GPUs that can be seen, or one tower on the CPU where there are none.

@@ -114,16 +114,16 @@ Checksums from_bytes(const std::string& bytes) {
 void check_ranks(const Variables& variables, const Checksums& own, ProcessGroup& processes,
                  int64_t epoch) {
   const std::string bytes = to_bytes(own);
-  const std::vector<std::string> hashes = processes.gather(std::to_string(xxh64(bytes)));
+  const std::vector<std::string> hashes = processes.all_gather(std::to_string(xxh64(bytes)));
   const auto differs = std::find_if(hashes.begin(), hashes.end(),
                                     [&](const auto& hash) { return hash != hashes[0]; });
   if (differs == hashes.end()) return;
   const auto rank = static_cast<size_t>(differs - hashes.begin());
-  const std::vector<std::string> all = processes.gather(bytes);
+  const std::vector<std::string> all = processes.all_gather(bytes);
   const Checksums of_chief = from_bytes(all[0]);
   const Checksums of_rank = from_bytes(all[rank]);
   const size_t first = *first_difference(of_chief, of_rank);
-  const std::vector<std::string> values = processes.gather(describe(variables[first]->tensor));
+  const std::vector<std::string> values = processes.all_gather(describe(variables[first]->tensor));
   throw make_error(
       fmt::format("rank {}", processes.rank()),
       "ranks differ at the end of epoch {} in what must be equal: '{}' is {} in rank 0, and {} in "

@@ -37,7 +37,7 @@ class ProcessExchange final : public TowerGroup {
   struct PackedBucket final : Bucket {
     at::Tensor packed;                 // what is added up over the processes
     std::vector<at::Tensor> unpacked;  // the tensors in it
-    std::unique_ptr<Collective> sum;
+    std::unique_ptr<ProcessGroup::Work> sum;
     std::mutex waiting;  // for the sum: one tower does it for all
   };
 
@@ -55,7 +55,7 @@ class ProcessExchange final : public TowerGroup {
     PackedBucket& b = packed(bucket);
     make_memory(b);
     pack(b);
-    b.sum = options_.processes->begin_sum(b.packed);
+    b.sum = options_.processes->all_reduce(b.packed);
   }
 
   bool is_capturable() const override { return options_.processes->is_capturable(); }

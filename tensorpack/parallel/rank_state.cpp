@@ -25,7 +25,7 @@ StateTexts from_text(const std::string& text) {
 StateTexts gather_generators(const Graph& graph, ProcessGroup& processes) {
   StateTexts all;
   int rank = 0;
-  for (const std::string& text : processes.gather(to_text(save_generators(graph)))) {
+  for (const std::string& text : processes.all_gather(to_text(save_generators(graph)))) {
     for (const auto& [name, state] : from_text(text)) {
       all.emplace(rank == 0 ? name : prefix_of(rank) + name, state);
     }

@@ -105,7 +105,7 @@ void average_accumulated_gradients(Graph& graph, ProcessGroup* processes) {
     for (const Variable* replica : variable->replicas) sum.add_(replica->tensor.to(sum.device()));
   }
   if (processes != nullptr) {
-    exchange_packed(sums, [&](const at::Tensor& packed) { processes->begin_sum(packed)->wait(); });
+    exchange_packed(sums, [&](const at::Tensor& packed) { processes->all_reduce(packed)->wait(); });
   }
   for (size_t i = 0; i < sums.size(); ++i) {
     const auto towers = static_cast<double>(accumulated[i]->replicas.size() + 1);

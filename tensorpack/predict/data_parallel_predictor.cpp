@@ -3,6 +3,7 @@
 
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/string.h"
+#include "tensorpack/utils/worker_team.h"
 
 namespace tensorpack {
 
@@ -10,6 +11,12 @@ DataParallelOfflinePredictor::DataParallelOfflinePredictor(PredictConfig config,
                                                            const Devices& devices)
     : towers_(std::move(config), devices),
       team_(std::make_unique<WorkerTeam>("predict", towers_.size())) {}
+
+DataParallelOfflinePredictor::DataParallelOfflinePredictor(
+    DataParallelOfflinePredictor&&) noexcept = default;
+DataParallelOfflinePredictor& DataParallelOfflinePredictor::operator=(
+    DataParallelOfflinePredictor&&) noexcept = default;
+DataParallelOfflinePredictor::~DataParallelOfflinePredictor() = default;
 
 std::vector<std::vector<at::Tensor>> DataParallelOfflinePredictor::operator()(
     const std::vector<std::vector<at::Tensor>>& inputs) const {

@@ -31,7 +31,7 @@ void DatasetPredictor::compute_some() {
   while (datapoints.size() < predict_.size()) {
     std::optional<DataPoint> datapoint = data_->next();
     if (!datapoint) break;
-    datapoints.push_back(std::move(*datapoint));
+    datapoints.push_back(std::move(*datapoint).components());
   }
   for (auto& output : predict_(datapoints)) results_.push_back(std::move(output));
 }

@@ -14,7 +14,7 @@ FeedfreePredictor::FeedfreePredictor(PredictConfig config, Owned<InputSource> so
 std::optional<std::vector<at::Tensor>> FeedfreePredictor::operator()() {
   const std::optional<DataPoint> batch = source_->next();
   if (!batch) return std::nullopt;
-  return predict_(*batch);
+  return predict_(batch->components());
 }
 
 }  // namespace tensorpack

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Predictions at the same time: on several GPUs, or on several threads of the CPU.
 //
-//   MultiTowerOfflinePredictor towers(config, 4);            // GPUs 0 to 3
+//   MultiTowerOfflinePredictor towers(config, Devices::first(4));            // GPUs 0 to 3
 //   std::jthread worker([predict = towers[2]] { predict(image); });
 #pragma once
 

@@ -116,9 +116,9 @@ std::vector<at::Tensor> OnlinePredictor::operator()(const std::vector<at::Tensor
     const Shape shape = shape_of_left_out(spec, op.inputs(), given);
     feeds.emplace(spec.name, at::zeros(shape, at::TensorOptions(spec.dtype).device(op.device())));
   }
-  if (!has_guessed) return session.run(op, options_.output_names, feeds);
+  if (!has_guessed) return session.run(op, options_.output_names, feeds).get();
   try {
-    return session.run(op, options_.output_names, feeds);
+    return session.run(op, options_.output_names, feeds).get();
   } catch (...) {
     rethrow_with(place_of_left_out(feeds));
   }

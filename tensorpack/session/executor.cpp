@@ -14,8 +14,8 @@ std::unique_ptr<Executor> make_executor(ExecutorKind kind, Graph& graph,
   const c10::Device device = graph.options().device;
   const bool captures =
       kind == ExecutorKind::kCudaGraph || (kind == ExecutorKind::kDefault && device.is_cuda());
-  std::unique_ptr<Lowering> lowering =
-      captures ? make_cuda_lowering(options.fusion) : std::make_unique<Lowering>(options.fusion);
+  std::unique_ptr<Lowering> lowering = captures ? make_cuda_lowering(options.switches)
+                                                : std::make_unique<Lowering>(options.switches);
   TP_CHECK(!captures || device.is_cuda(), "session",
            "ExecutorKind::kCudaGraph was asked for on the {}. Use ExecutorKind::kDefault, or put "
            "the graph on CUDA: GraphOptions{{.device = torch::kCUDA}}.",

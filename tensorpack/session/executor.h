@@ -8,7 +8,7 @@
 
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/graph/trace.h"
-#include "tensorpack/session/fusion_options.h"
+#include "tensorpack/session/detail/pass_switches.h"
 #include "tensorpack/tower/precision.h"
 #include "tensorpack/utils/tensor.h"
 
@@ -69,7 +69,7 @@ struct ExecutorOptions {
   bool verify = true;
   /// Compare its recording with the function again (see Note [Verifying again]).
   bool verify_again = true;
-  FusionOptions fusion = {};  ///< not for ExecutorKind::kEager
+  PassSwitches switches = {};  ///< not for ExecutorKind::kEager
 };
 
 std::unique_ptr<Executor> make_executor(ExecutorKind kind, Graph& graph,

@@ -37,9 +37,6 @@ class FetchedValues {
   auto end() const { return get().end(); }
   /// All of them. Waits, as every reading does.
   const std::vector<at::Tensor>& get() const;
-  operator const std::vector<at::Tensor>&() const {  // NOLINT(google-explicit-constructor)
-    return get();
-  }
 
   /// Some of them, without waiting.
   FetchedValues slice(size_t begin, size_t end) const;

@@ -3,7 +3,7 @@
 
 #include "tensorpack/graph/fixed_shapes.h"
 #include "tensorpack/tower/precision.h"
-#include "tensorpack/utils/thread_frame.h"
+#include "tensorpack/utils/detail/thread_frame.h"
 
 namespace tensorpack {
 

@@ -36,7 +36,7 @@ class ReplayRunner final : public ProgramRunner {
 };
 
 void fuse_on_cpu(Trace& trace, const std::vector<std::string>& fetches,
-                 const FusionOptions& options) {
+                 const PassSwitches& options) {
   const size_t before = trace.nodes.size();
   int fused = 0;
   if (options.max_pool) fused += cpu::fuse_max_pool(trace);
@@ -52,7 +52,7 @@ void fuse_on_cpu(Trace& trace, const std::vector<std::string>& fetches,
 
 void Lowering::optimize(const Op& op, Trace& trace, const std::vector<std::string>& fetches) const {
   tensorpack::optimize(trace, fetches);
-  if (op.device().is_cpu()) fuse_on_cpu(trace, fetches, fusion_);
+  if (op.device().is_cpu()) fuse_on_cpu(trace, fetches, switches_);
   overlap_exchanges(trace);
 }
 
@@ -61,7 +61,7 @@ std::optional<ResultsOnHostOptions> Lowering::results_on_host(const Op& op) cons
     // The host must have room for the rest of the process, too.
     return ResultsOnHostOptions{.most_on_host = static_cast<int64_t>(host_memory() / 2)};
   }
-  if (!is_for(op) || fusion_.recompute != Recompute::kSome) return std::nullopt;
+  if (!is_for(op) || switches_.recompute != Recompute::kSome) return std::nullopt;
   return ResultsOnHostOptions{.share_on_device = kSomeShare,
                               .enough_on_device = much_memory(op),
                               .most_on_host = kMostOnHost};

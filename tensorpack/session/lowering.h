@@ -16,16 +16,16 @@
 #include "tensorpack/graph/operator_watch.h"
 #include "tensorpack/graph/results_on_host.h"
 #include "tensorpack/graph/trace.h"
-#include "tensorpack/session/fusion_options.h"
+#include "tensorpack/session/detail/pass_switches.h"
 #include "tensorpack/session/program_runner.h"
 
 namespace tensorpack {
 
 /// How the programs of a session are made. This one runs them operator by operator, on any device;
-/// on the CPU with kernels of ours as `fusion` says.
+/// on the CPU with kernels of ours as `switches` say.
 class Lowering {
  public:
-  explicit Lowering(FusionOptions fusion = {}) : fusion_(fusion) {}
+  explicit Lowering(PassSwitches switches = {}) : switches_(switches) {}
   virtual ~Lowering() = default;
 
   /// Rewrites what was recorded of `op` for the outputs that are fetched, keeping its meaning.
@@ -49,27 +49,27 @@ class Lowering {
 
   /// Whether programs of `op` are made to hold as little memory as they can.
   bool saves_memory(const Op& op) const {
-    return is_for(op) && fusion_.recompute == Recompute::kAlways;
+    return is_for(op) && switches_.recompute == Recompute::kAlways;
   }
   /// Whether they would hold less after save_memory().
   bool can_save_memory(const Op& op) const {
     return is_for(op) &&
-           (fusion_.recompute == Recompute::kIfNeeded || fusion_.recompute == Recompute::kSome);
+           (switches_.recompute == Recompute::kIfNeeded || switches_.recompute == Recompute::kSome);
   }
   /// For all that is lowered from now on.
-  void save_memory() { fusion_.recompute = Recompute::kAlways; }
+  void save_memory() { switches_.recompute = Recompute::kAlways; }
 
  protected:
-  const FusionOptions& fusion() const { return fusion_; }
+  const PassSwitches& switches() const { return switches_; }
 
  private:
-  bool is_for(const Op& op) const { return op.device().type() == fusion_.device; }
+  bool is_for(const Op& op) const { return op.device().type() == switches_.device; }
 
-  FusionOptions fusion_;
+  PassSwitches switches_;
 };
 
 /// Defined in cuda/ when the library is built with CUDA; throws an Error otherwise. Ops on CUDA are
-/// captured as CUDA graphs, with fused kernels as `fusion` says.
-std::unique_ptr<Lowering> make_cuda_lowering(FusionOptions fusion = {});
+/// captured as CUDA graphs, with fused kernels as `switches` say.
+std::unique_ptr<Lowering> make_cuda_lowering(PassSwitches switches = {});
 
 }  // namespace tensorpack

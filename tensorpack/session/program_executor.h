@@ -6,7 +6,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "tensorpack/graph/saved_state.h"
+#include "tensorpack/graph/detail/saved_state.h"
 #include "tensorpack/graph/trace.h"
 #include "tensorpack/session/eager_executor.h"
 #include "tensorpack/session/executor.h"

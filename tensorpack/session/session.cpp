@@ -15,15 +15,16 @@
 #include "tensorpack/graph/state_guard.h"
 #include "tensorpack/session/eager_executor.h"
 #include "tensorpack/session/function_scope.h"
+#include "tensorpack/session/kernel_settings.h"
 #include "tensorpack/session/run_activity.h"
+#include "tensorpack/utils/detail/tensor_writes.h"
+#include "tensorpack/utils/detail/thread_frame.h"
 #include "tensorpack/utils/env.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/error_context.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
-#include "tensorpack/utils/tensor_writes.h"
 #include "tensorpack/utils/thread.h"
-#include "tensorpack/utils/thread_frame.h"
 #include "tensorpack/utils/worker_team.h"
 
 namespace tensorpack {
@@ -119,6 +120,13 @@ struct Session::Part {
   std::vector<at::Tensor> results = {};
 };
 
+struct Session::Internals {
+  std::optional<HoldKernelSettings> kernel_settings;  // on CUDA
+  std::map<ExecutorKind, std::unique_ptr<Executor>> executors;
+  std::map<const Op::State*, std::unique_ptr<WorkerTeam>> teams;  // of ops that run at once
+  HostCopies host_copies;
+};
+
 // One evaluation: what was asked, and what has been found of it.
 struct Session::Run {
   const Fetches& fetches;
@@ -137,23 +145,69 @@ struct Session::Run {
   }
 };
 
+namespace {
+
+// Whether the op has this name, or is a tower of the op that has it.
+bool is_called(const Op& op, const std::string& name) {
+  return op.name() == name || op.name().starts_with(name + "/");
+}
+
+void check_names(const std::map<std::string, ExecutorKind>& executor_of, const Graph& graph) {
+  std::vector<std::string> known;
+  for (const Op& op : graph.ops()) known.push_back(op.name());
+  for (const auto& named : executor_of) {
+    const std::string& name = named.first;
+    const bool is_known = std::any_of(graph.ops().begin(), graph.ops().end(),
+                                      [&](const Op& op) { return is_called(op, name); });
+    TP_CHECK(is_known, "session", "executor_of names '{}', and no op is called so. {}", name,
+             did_you_mean(name, known));
+  }
+}
+
+}  // namespace
+
+ExecutorKind executor_of(const SessionOptions& options, const Op& op) {
+  for (const auto& [name, kind] : options.executor_of) {
+    if (is_called(op, name)) return kind;
+  }
+  return options.executor;
+}
+
+PassSwitches pass_switches(const SessionOptions& options, c10::DeviceType device) {
+  PassSwitches switches = options.fusion == Fusion::kNone    ? PassSwitches::none()
+                          : options.fusion == Fusion::kExact ? PassSwitches::exact(device)
+                                                             : PassSwitches();
+  switches.recompute = options.recompute;
+  switches.keep_copies = options.keep_weight_copies;
+  if (options.debug_passes) options.debug_passes(switches);
+  return switches;
+}
+
 Session::Session(Graph& graph, SessionOptions options)
-    : graph_(graph), options_(std::move(options)) {
+    : graph_(graph), options_(std::move(options)), internals_(std::make_unique<Internals>()) {
   const bool is_cuda = graph.options().device.is_cuda();
   TP_CHECK(options_.precision != Precision::kFloat16 || is_cuda, "session",
            "the precision is float16, which the {} cannot do. Use bfloat16.",
            graph.options().device.str());
   if (is_cuda) {
-    kernel_settings_.emplace(KernelSettings{.tf32 = options_.precision != Precision::kFloat32,
-                                            .deterministic = options_.deterministic,
-                                            .cudnn_candidates = options_.cudnn_candidates});
+    internals_->kernel_settings.emplace(
+        KernelSettings{.tf32 = options_.precision != Precision::kFloat32,
+                       .deterministic = options_.deterministic,
+                       .cudnn_candidates = options_.cudnn_candidates});
   }
   graph.lock_layout();
-  executor_ = make_executor(options_.executor, graph,
-                            {.precision = options_.precision,
-                             .verify = options_.verify,
-                             .verify_again = options_.verify_again,
-                             .fusion = options_.fusion});
+  check_names(options_.executor_of, graph);
+  const ExecutorOptions executor_options{
+      .precision = options_.precision,
+      .verify = options_.verify,
+      .verify_again = options_.verify_again,
+      .switches = pass_switches(options_, graph.options().device.type())};
+  const auto add = [&](ExecutorKind kind) {
+    auto& executor = internals_->executors[kind];
+    if (!executor) executor = make_executor(kind, graph, executor_options);
+  };
+  add(options_.executor);
+  for (const auto& [name, kind] : options_.executor_of) add(kind);
 }
 
 Session::~Session() = default;
@@ -178,11 +232,15 @@ FetchedValues Session::run(const Op& op, const Fetches& fetches, const Feeds& fe
     if (run.values[i].defined()) continue;
     run.values[i] = graph_.variables().at(fetches[i]).tensor.detach().clone();
   }
-  return host_copies_.start(std::move(run.values));
+  return internals_->host_copies.start(std::move(run.values));
 }
 
 at::Tensor Session::run(const TensorRef& tensor, const Feeds& feeds) {
   return run(tensor.op, {tensor.name}, feeds)[0];
+}
+
+Executor& Session::executor_for(const Op& op) {
+  return *internals_->executors.at(executor_of(options_, op));
 }
 
 void Session::run_member(const Op& op, Run& run) {
@@ -234,7 +292,7 @@ void Session::run_parallel(const Op& op, Run& run) {
 }
 
 WorkerTeam& Session::team_of(const Op& op) {
-  std::unique_ptr<WorkerTeam>& team = teams_[&op.state()];
+  std::unique_ptr<WorkerTeam>& team = internals_->teams[&op.state()];
   const size_t size = op.state().members.size();
   if (!team) {
     const int threads = threads_of_each(size);
@@ -336,7 +394,7 @@ void Session::make_ready(std::span<Part> parts, Run& run) {
     if (preparation) {
       prepare(part);
     } else {
-      part.prepared = &executor_->call_function(part.op, part.inputs, part.fetches);
+      part.prepared = &executor_for(part.op).call_function(part.op, part.inputs, part.fetches);
     }
   }
 }
@@ -359,14 +417,15 @@ PreparationLock Session::wait_to_prepare(std::span<const Part> parts) {
 }
 
 bool Session::is_ready(Part& part) {
-  part.prepared = executor_->find(part.op, part.inputs, part.fetches);
+  part.prepared = executor_for(part.op).find(part.op, part.inputs, part.fetches);
   return part.prepared != nullptr;
 }
 
 void Session::prepare(Part& part) {
   const RunActivity activity(RunPhase::kPreparing, part.op);
-  telling_where(part.op,
-                [&] { part.prepared = &executor_->prepare(part.op, part.inputs, part.fetches); });
+  telling_where(part.op, [&] {
+    part.prepared = &executor_for(part.op).prepare(part.op, part.inputs, part.fetches);
+  });
 }
 
 // With a frame of its own: functions that are called eagerly see nothing of their surroundings.
@@ -392,7 +451,7 @@ Trace Session::trace(const Op& op) {
            "'{}' is not a recorded function. Pass an op made by define().", op.name());
   {
     const auto held = lock();
-    if (const Trace* trace = executor_->recorded(op)) return *trace;
+    if (const Trace* trace = executor_for(op).recorded(op)) return *trace;
   }
   std::vector<at::Tensor> inputs;
   for (const TensorSpec& spec : op.inputs()) inputs.push_back(spec.trial_value(op.device()));

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,11 +14,11 @@
 #include <vector>
 
 #include "tensorpack/graph/graph.h"
-#include "tensorpack/graph/state_guard.h"
 #include "tensorpack/graph/trace.h"
+#include "tensorpack/session/detail/pass_switches.h"
 #include "tensorpack/session/executor.h"
 #include "tensorpack/session/fetched_values.h"
-#include "tensorpack/session/kernel_settings.h"
+#include "tensorpack/session/fusion.h"
 #include "tensorpack/tower/precision.h"
 #include "tensorpack/utils/tensor.h"
 
@@ -29,6 +30,11 @@ using Fetches = std::vector<std::string>;
 
 struct SessionOptions {
   ExecutorKind executor = ExecutorKind::kDefault;
+  /// Ops that run by another executor, by name: of a training whose validation depends on data,
+  /// {{"InferenceTower", ExecutorKind::kEager}} runs that op eagerly and no other. An op on several
+  /// towers is one name: "train_op" is "train_op/tower0" and the others, too. The ops must be
+  /// defined before the session is made.
+  std::map<std::string, ExecutorKind> executor_of = {};
   /// What tower functions compute in. On CUDA this sets libtorch's switches for tf32.
   Precision precision = Precision::kFloat32;
   /// On CUDA: kernels that give the same bits in every run, at some cost. Otherwise kernels are
@@ -45,13 +51,26 @@ struct SessionOptions {
   /// did not show, a later one may, and what a function reads on the host may change. Each takes
   /// about as long as an eager step. Counts if `verify` is on.
   bool verify_again = true;
-  /// Which operators become kernels of ours.
-  FusionOptions fusion = {};
+  Fusion fusion = Fusion::kDefault;
+  Recompute recompute = Recompute::kSome;
+  /// On CUDA: updates write the copies of weights in 16 bits, too, with which the next step begins.
+  /// Variables may then be written by ops, assign() and operators of libtorch, also in place and
+  /// through views or detach(), but not through data() or a pointer: such a write is not noticed,
+  /// and steps would go on with the old weights. Each program holds copies of its own.
+  bool keep_weight_copies = false;
+  /// For debugging, not stable: changes which passes run, after all of the above.
+  std::function<void(PassSwitches&)> debug_passes = {};
   /// Whether a run waits for those of other sessions on the graph, and for who holds
   /// Graph::lock_variables(). Off for predictions that run at the same time, each in a session of
   /// its own, while nobody writes variables.
   bool exclusive = true;
 };
+
+/// What runs `op` by these options.
+ExecutorKind executor_of(const SessionOptions& options, const Op& op);
+
+/// The passes over programs for ops on `device` by these options.
+PassSwitches pass_switches(const SessionOptions& options, c10::DeviceType device);
 
 /// Runs ops. Evaluates only what is asked; does not count steps and calls no hooks.
 ///
@@ -104,18 +123,17 @@ class Session {
   void run_parallel(const Op& op, Run& run);
   void make_ready(std::span<Part> parts, Run& run);
   bool is_ready(Part& part);
-  static PreparationLock wait_to_prepare(std::span<const Part> parts);
+  static std::unique_lock<std::recursive_mutex> wait_to_prepare(std::span<const Part> parts);
   void prepare(Part& part);
   void execute(Part& part, ExchangeGroup* group, size_t index);
+  Executor& executor_for(const Op& op);
   class WorkerTeam& team_of(const Op& op);
   std::unique_lock<std::recursive_mutex> lock();
 
   Graph& graph_;
   SessionOptions options_;
-  std::optional<HoldKernelSettings> kernel_settings_;  // on CUDA
-  std::unique_ptr<Executor> executor_;
-  std::map<const Op::State*, std::unique_ptr<WorkerTeam>> teams_;  // of ops that run at once
-  HostCopies host_copies_;
+  struct Internals;
+  std::unique_ptr<Internals> internals_;
   std::atomic<int64_t> runs_with_source_ = 0;
   std::recursive_mutex own_mutex_;  // for a session that is not exclusive
 };

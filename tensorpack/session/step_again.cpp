@@ -175,13 +175,14 @@ std::vector<OperatorTime> time_operators(Session& session, const Op& op,
   const c10::DeviceGuard on_device(op.device());  // fused kernels run on the current one
   StateGuard guard(session.graph(), {op.state().generator});
   Trace trace = record_op(session.graph(), op, inputs).recording.trace;
-  const ExecutorKind executor = session.options().executor;
-  const FusionOptions fusion =
-      executor == ExecutorKind::kEager ? FusionOptions::none() : session.options().fusion;
+  const ExecutorKind executor = executor_of(session.options(), op);
+  const PassSwitches switches = executor == ExecutorKind::kEager
+                                    ? PassSwitches::none()
+                                    : pass_switches(session.options(), op.device().type());
   const bool is_captured = op.device().is_cuda() && executor != ExecutorKind::kReplay &&
                            executor != ExecutorKind::kEager;
   const auto lowering =
-      is_captured ? make_cuda_lowering(fusion) : std::make_unique<Lowering>(fusion);
+      is_captured ? make_cuda_lowering(switches) : std::make_unique<Lowering>(switches);
   lowering->optimize(op, trace, {});
   guard.save_what_is_written_by(trace);
 

@@ -161,7 +161,7 @@ class Verification {
     const auto alone = run_nodes(program_.optimized, suspects);
     if (!alone || !compare(alone->outcome, program, start).empty()) return std::nullopt;
     Trace plain = program_.recorded;
-    Lowering(FusionOptions::none()).optimize(op_, plain, program_.fetches);
+    Lowering(PassSwitches::none()).optimize(op_, plain, program_.fetches);
     const auto reference = run_nodes(plain, suspects);
     if (!reference || !compare(function, reference->outcome, start).empty()) {
       return std::nullopt;
@@ -285,7 +285,7 @@ class Verification {
   // Among those that are not fetched: "the tensor 'cost'", or "".
   std::string first_output_that_differs(const Outcome& function) const {
     const std::vector<std::string> names = compared_outputs();
-    const Lowering plain(FusionOptions::none());
+    const Lowering plain(PassSwitches::none());
     Trace trace = program_.recorded;
     plain.optimize(op_, trace, names);
     const std::vector<at::Tensor> values = [&] {
@@ -375,7 +375,7 @@ Outcome outcome_of(const Op& op, Trace trace, const std::vector<std::string>& ou
                    const std::vector<at::Tensor>& inputs, const StateGuard& guard) {
   guard.restore();
   const Unwatched unwatched;
-  const Lowering plain(FusionOptions::none());
+  const Lowering plain(PassSwitches::none());
   plain.optimize(op, trace, outputs);
   const std::vector<at::Tensor> values = plain.make_runner(op, trace, outputs)->run(inputs);
   Outcome outcome{.variables = written_variables(guard)};

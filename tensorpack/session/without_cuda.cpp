@@ -6,7 +6,7 @@
 
 namespace tensorpack {
 
-std::unique_ptr<Lowering> make_cuda_lowering(FusionOptions) {
+std::unique_ptr<Lowering> make_cuda_lowering(PassSwitches) {
   throw make_error("session",
                    "ExecutorKind::kCudaGraph was asked for, but this library was built without "
                    "CUDA. Build it with a CUDA libtorch (cmake --preset cuda), or use "

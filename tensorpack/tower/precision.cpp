@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "tensorpack/utils/thread_frame.h"
+#include "tensorpack/utils/detail/thread_frame.h"
 #include "tensorpack/utils/torch_compat.h"
 
 namespace tensorpack {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/tower/tower_context.h"
 
+#include "tensorpack/utils/detail/thread_frame.h"
 #include "tensorpack/utils/error.h"
-#include "tensorpack/utils/thread_frame.h"
 
 namespace tensorpack {
 namespace {

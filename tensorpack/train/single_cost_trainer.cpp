@@ -51,7 +51,7 @@ void SingleCostTrainer::setup_graph(std::vector<TensorSpec> inputs, Owned<InputS
   TP_CHECK(static_cast<bool>(optimizer), "setup_graph",
            "there is no optimizer. Pass one, for example Adam({{.lr = 1e-3}}).");
   setup_tower(std::move(inputs), std::move(input), std::move(get_cost));
-  optimizer_ = std::move(optimizer);
+  optimizer_ = std::move(optimizer).share();
   setup_train_op();
 }
 

@@ -7,6 +7,7 @@
 
 #include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/graph/check_batch.h"
+#include "tensorpack/input_source/staging_input.h"
 #include "tensorpack/parallel/equal_variables.h"
 #include "tensorpack/parallel/variable_sync.h"
 #include "tensorpack/utils/device.h"
@@ -15,7 +16,7 @@
 #include "tensorpack/utils/hash.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
-#include "tensorpack/utils/thread_frame.h"
+#include "tensorpack/utils/detail/thread_frame.h"
 #include "tensorpack/utils/timer.h"
 
 namespace tensorpack {
@@ -94,7 +95,7 @@ std::string checksum_of(const InputFeeder::Batch& batch) {
 
 // Processes that train on the same data might as well be one.
 void check_that_ranks_differ(const InputFeeder::Batch& first, ProcessGroup& processes) {
-  const std::vector<std::string> sums = processes.gather(checksum_of(first));
+  const std::vector<std::string> sums = processes.all_gather(checksum_of(first));
   if (std::set<std::string>(sums.begin(), sums.end()).size() > 1) return;
   logging::warning(
       "All {} processes begin with the same batch. If they go on like that, they train on the same "
@@ -241,8 +242,12 @@ void TowerTrainer::setup_tower(std::vector<TensorSpec> inputs, Owned<InputSource
   enclosing_scope_ = EnclosingScope();
   tower_func_ = std::move(tower);
   inputs_ = std::move(inputs);
-  input_ = std::unique_ptr<InputSource>(std::move(input));
-  feeder_ = [source = input_] { return source->next(); };
+  input_ = staged(std::move(input), devices()).share();
+  feeder_ = [source = input_]() -> std::optional<InputFeeder::Batch> {
+    std::optional<DataPoint> batch = source->next();
+    if (!batch) return std::nullopt;
+    return std::move(*batch).components();
+  };
   register_callback(InputSourceCallback(*input_, feeder_, inputs_));
   if (parallel_.is_parallel()) register_callback(SyncVariables(parallel_));
 }
@@ -252,6 +257,11 @@ TowerHandle TowerTrainer::define_in_scope(TowerOptions options, TowerDefinition 
   const FreshFrame frame;
   return enclosing_scope_.call(
       [&] { return define_tower(graph(), std::move(options), std::move(definition)); });
+}
+
+std::vector<c10::Device> TowerTrainer::devices() {
+  const std::vector<c10::Device>& towers = parallel_.devices.list();
+  return towers.empty() ? std::vector{graph().options().device} : towers;
 }
 
 Op TowerTrainer::define(const std::string& name, TowerBody body) {

@@ -53,6 +53,7 @@ class TowerTrainer : public Trainer {
  protected:
   /// What the model is and where its inputs come from; once. The VariableScope that is open now is
   /// open in every tower of this training, those for prediction included: all names begin with it.
+  /// For towers on GPUs the input is wrapped in a StagingInput, unless it is one.
   void setup_tower(std::vector<TensorSpec> inputs, Owned<InputSource> input, TowerFunc tower);
 
   /// An op that runs the training tower on a batch of its own and then `body`, which is given the
@@ -66,6 +67,7 @@ class TowerTrainer : public Trainer {
 
  private:
   TowerHandle define_in_scope(TowerOptions options, TowerDefinition definition);
+  std::vector<c10::Device> devices();
   TowerHandle define_tower_op(const std::string& name, const TowerBody& body, int index);
 
   DataParallel parallel_;

@@ -2,7 +2,6 @@
 #include "tensorpack/train/train_config.h"
 
 #include "tensorpack/input_source/queue_input.h"
-#include "tensorpack/input_source/staging_input.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 
@@ -19,11 +18,6 @@ Owned<InputSource> source_of(TrainConfig& config) {
   return QueueInput(std::move(config.dataflow));
 }
 
-std::vector<c10::Device> devices_of(SingleCostTrainer& trainer) {
-  const std::vector<c10::Device>& towers = trainer.parallel().devices.list();
-  return towers.empty() ? std::vector{trainer.graph().options().device} : towers;
-}
-
 }  // namespace
 
 TrainConfig detail::consume(TrainConfig& config) {
@@ -35,7 +29,7 @@ TrainConfig detail::consume(TrainConfig& config) {
 
 void launch_train_with_config(TrainConfig& named, SingleCostTrainer& trainer) {
   TrainConfig config = detail::consume(named);
-  Owned<InputSource> input = staged(source_of(config), devices_of(trainer));
+  Owned<InputSource> input = source_of(config);
   if (!config.steps_per_epoch) config.steps_per_epoch = input->size();
   TP_CHECK(config.steps_per_epoch.has_value(), "TrainConfig",
            "steps_per_epoch is not set and the data does not know its size. Set "

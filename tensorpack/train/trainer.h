@@ -14,7 +14,7 @@
 #include <string>
 
 #include "tensorpack/callbacks/callback.h"
-#include "tensorpack/callbacks/callbacks.h"
+#include "tensorpack/callbacks/detail/callbacks.h"
 #include "tensorpack/callbacks/trainer_base.h"
 #include "tensorpack/session/session_init.h"
 #include "tensorpack/utils/owned_list.h"

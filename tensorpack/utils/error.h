@@ -6,7 +6,7 @@
 // throws Error("[batch] the batch size must be positive, got 0. Pass 1 or more.").
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <stdexcept>
 #include <string>

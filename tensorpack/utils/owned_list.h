@@ -80,9 +80,10 @@ class Owned {
   Base* operator->() const { return object_.get(); }
   explicit operator bool() const { return object_ != nullptr; }
 
-  /// Gives the object away, to one owner or to several.
+  /// Gives the object to another single owner.
   operator std::unique_ptr<Base>() && { return std::move(object_); }  // NOLINT: implicit
-  operator std::shared_ptr<Base>() && { return std::move(object_); }  // NOLINT: implicit
+  /// Gives the object to several owners.
+  std::shared_ptr<Base> share() && { return std::move(object_); }
 
  private:
   std::unique_ptr<Base> object_;

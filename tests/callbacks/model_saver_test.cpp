@@ -9,6 +9,7 @@
 
 #include "tensorpack/callbacks/callback_factory.h"
 #include "tensorpack/checkpoint/checkpoint.h"
+#include "tensorpack/checkpoint/checkpoint_writer.h"
 #include "tensorpack/utils/fs.h"
 #include "tensorpack/utils/logger.h"
 #include "tests/support/act_at.h"

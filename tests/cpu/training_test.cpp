@@ -88,7 +88,7 @@ class CpuTrainingTest : public testing::Test {
 
 TEST_F(CpuTrainingTest, KernelsOfOursTrainAlike) {
   const std::vector<double> fused = train({});
-  const std::vector<double> plain = train({.fusion = FusionOptions::none()});
+  const std::vector<double> plain = train({.fusion = Fusion::kNone});
   for (int step = 0; step < kSteps; ++step) EXPECT_NEAR(fused[step], plain[step], 1e-3) << step;
   EXPECT_LT(fused.back(), fused.front());
   EXPECT_EQ(train({}), fused);
@@ -96,9 +96,9 @@ TEST_F(CpuTrainingTest, KernelsOfOursTrainAlike) {
 
 TEST_F(CpuTrainingTest, WithoutThemAProgramGivesTheBitsOfEager) {
   const std::vector<double> eager = train({.executor = ExecutorKind::kEager});
-  EXPECT_EQ(train({.fusion = FusionOptions::none()}), eager);
+  EXPECT_EQ(train({.fusion = Fusion::kNone}), eager);
   // Pooling rounds nothing.
-  EXPECT_EQ(train({.fusion = {.convolutions = false}}), eager);
+  EXPECT_EQ(train({.fusion = Fusion::kExact}), eager);
 }
 
 TEST_F(CpuTrainingTest, AProfileNamesThem) {
@@ -111,8 +111,9 @@ TEST_F(CpuTrainingTest, AProfileNamesThem) {
   EXPECT_THAT(names, Not(Contains("aten::convolution_backward")));
   const SessionOptions eager{.executor = ExecutorKind::kEager};
   EXPECT_THAT(operators(eager), Not(Contains("tensorpack::winograd")));
-  EXPECT_THAT(operators({.fusion = {.convolutions = false, .max_pool = false}}),
-              Not(Contains("tensorpack::pool_squares")));
+  EXPECT_THAT(
+      operators({.debug_passes = [](PassSwitches& switches) { switches.max_pool = false; }}),
+      Not(Contains("tensorpack::pool_squares")));
 }
 
 }  // namespace

@@ -76,8 +76,7 @@ AugmentedOutcome train_augmented(SessionOptions options) {
 
 TEST_F(AugmentCudaTest, CapturedWithTheStepEqualsEager) {
   const auto outcome_of = [](ExecutorKind executor) {
-    return train_augmented(
-        {.executor = executor, .deterministic = true, .fusion = FusionOptions::none()});
+    return train_augmented({.executor = executor, .deterministic = true, .fusion = Fusion::kNone});
   };
   const AugmentedOutcome eager = outcome_of(ExecutorKind::kEager);
   const AugmentedOutcome captured = outcome_of(ExecutorKind::kCudaGraph);

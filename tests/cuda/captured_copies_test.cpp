@@ -13,7 +13,7 @@ namespace {
 
 class CapturedCopiesTest : public CudaTest {
  protected:
-  static void expect_same(const cuda::StepOfTraining& step, const FusionOptions& fusion = {}) {
+  static void expect_same(const cuda::StepOfTraining& step, const PassSwitches& fusion = {}) {
     cuda::expect_same_training(c10::Device(at::kCUDA, 0), fusion, make_cuda_lowering, step);
   }
 };

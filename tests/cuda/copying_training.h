@@ -55,7 +55,7 @@ class CopyingTraining {
   const at::Tensor& weight(int i) { return weights()[static_cast<size_t>(i) % 4]->tensor; }
 
   /// In what these options make of the training.
-  int64_t kept_copies(const FusionOptions& fusion) const {
+  int64_t kept_copies(const PassSwitches& fusion) const {
     Trace trace = *executor_.recorded(train_);
     optimize(trace, {"cost"}, fusion);
     int64_t copies = 0;
@@ -131,8 +131,8 @@ inline at::Tensor fetch_in_turns(CopyingTraining& training, int i) {
 /// Costs and weights have the same bits with copies and without, for every optimizer that writes
 /// copies.
 inline void expect_same_training(
-    c10::Device device, FusionOptions fusion,
-    const std::function<std::unique_ptr<Lowering>(const FusionOptions&)>& make_lowering,
+    c10::Device device, PassSwitches fusion,
+    const std::function<std::unique_ptr<Lowering>(const PassSwitches&)>& make_lowering,
     const StepOfTraining& step) {
   const std::vector<std::function<Owned<Optimizer>()>> optimizers = {
       [] { return SGD({.lr = 0.05}); },

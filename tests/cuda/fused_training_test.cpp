@@ -149,9 +149,7 @@ TEST_F(FusedTrainingTest, BatchNormOfTwoBackwardPassesIsFused) {
 class RecomputeTrainingTest : public CudaTest {
  protected:
   static SessionOptions options(Recompute recompute) {
-    return {.precision = Precision::kBFloat16,
-            .deterministic = true,
-            .fusion = {.recompute = recompute}};
+    return {.precision = Precision::kBFloat16, .deterministic = true, .recompute = recompute};
   }
   static Feeds batch() {
     return {{"image", torch::randn({256, 3, 32, 32})},

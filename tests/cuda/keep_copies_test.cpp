@@ -296,7 +296,7 @@ TEST(KeepCopiesTest, ATransformerCastsNoWeights) {
 }
 
 TEST(KeepCopiesTest, IsOffUnlessItIsAskedFor) {
-  const auto optimized = [](const FusionOptions& options) {
+  const auto optimized = [](const PassSwitches& options) {
     const Weights w;
     Trace trace = trace_of(kRows, w.all(), [&](const Tensors& in) -> NamedTensors {
       const at::Tensor y = in[0].sum() * short_of(w.a).sum() * short_of(w.b);
@@ -306,8 +306,8 @@ TEST(KeepCopiesTest, IsOffUnlessItIsAskedFor) {
     cuda::optimize(trace, {"y"}, options);
     return operators(trace);
   };
-  EXPECT_FALSE(FusionOptions().keep_copies);
-  EXPECT_FALSE(FusionOptions::none().keep_copies);
+  EXPECT_FALSE(PassSwitches().keep_copies);
+  EXPECT_FALSE(PassSwitches::none().keep_copies);
   EXPECT_THAT(optimized({.device = at::kCPU}), Not(Contains("tensorpack::make_copies_")));
   EXPECT_THAT(optimized({.keep_copies = true, .device = at::kCPU}),
               Contains("tensorpack::make_copies_"));
@@ -327,15 +327,15 @@ class LoweringForReplay final : public Lowering {
   using Lowering::Lowering;
 
   void optimize(const Op&, Trace& trace, const std::vector<std::string>& fetches) const override {
-    cuda::optimize(trace, fetches, fusion());
+    cuda::optimize(trace, fetches, switches());
   }
 };
 
-void expect_same_replays(const StepOfTraining& step, FusionOptions fusion = {}) {
+void expect_same_replays(const StepOfTraining& step, PassSwitches fusion = {}) {
   fusion.device = at::kCPU;
   expect_same_training(
       at::kCPU, fusion,
-      [](const FusionOptions& options) { return std::make_unique<LoweringForReplay>(options); },
+      [](const PassSwitches& options) { return std::make_unique<LoweringForReplay>(options); },
       step);
 }
 

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <vector>
 
+#include "tensorpack/graph/detail/saved_state.h"
 #include "tensorpack/graph/locked_memory.h"
-#include "tensorpack/graph/saved_state.h"
 #include "tests/cuda/device.h"
 
 namespace tensorpack::cuda {

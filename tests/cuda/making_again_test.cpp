@@ -42,7 +42,7 @@ class Blocks {
 
   // A step of training, as it is fused on CUDA.
   Trace step(const std::vector<std::string>& fetches, Residual residual,
-             const FusionOptions& options = {
+             const PassSwitches& options = {
                  .cudnn_choice = false, .side_stream = false, .device = at::kCPU}) const {
     Trace trace = trace_of({images()}, variables(), [&](const Tensors& in) -> NamedTensors {
       at::Tensor y = in[0] * 2;
@@ -134,13 +134,13 @@ TEST(RecomputeTest, OnTheWayAloneIfNothingMayCostMore) {
 
 TEST(RecomputeTest, AStepOfMuchMemoryHoldsLessThanItsFunction) {
   Blocks blocks(6);
-  const auto peak = [&](const FusionOptions& options) {
+  const auto peak = [&](const PassSwitches& options) {
     return static_cast<double>(MemoryUse(blocks.step({"cost"}, Residual::kNone, options)).peak());
   };
-  FusionOptions function = FusionOptions::none(), fused{.side_stream = false};
+  PassSwitches function = PassSwitches::none(), fused{.side_stream = false};
   fused.cudnn_choice = false;
   function.device = fused.device = at::kCPU;
-  FusionOptions keeping = fused;
+  PassSwitches keeping = fused;
   keeping.recompute = Recompute::kIfNeeded;
   EXPECT_EQ(peak(fused), peak(keeping));  // a few kilobytes
   blocks.pretend(1 << 14);
@@ -372,7 +372,7 @@ TEST(RecomputeTest, NorWhatWouldKeepItsInputsInItsPlace) {
 }
 
 TEST(RecomputeTest, IsOffUnlessMemoryIsToBeSaved) {
-  const auto relus = [](const FusionOptions& options) {
+  const auto relus = [](const PassSwitches& options) {
     Trace trace = with_a_peak([](const at::Tensor& x) { return at::relu(x); });
     cuda::optimize(trace, {"y"}, options);
     return count(trace, "aten::relu");

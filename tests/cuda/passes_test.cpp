@@ -307,7 +307,7 @@ TEST(OptimizeForCudaTest, ATransformerTrainsTheSame) {
 
 TEST(OptimizeForCudaTest, EveryPassHasItsSwitch) {
   const Norm norm;
-  const auto count_of = [&](const FusionOptions& options) {
+  const auto count_of = [&](const PassSwitches& options) {
     Trace trace = trace_of({image()}, norm.variables(), [&](const Tensors& in) -> NamedTensors {
       const at::NoGradGuard no_grad;
       return {{"y", at::relu(norm(in[0]))}};
@@ -321,7 +321,7 @@ TEST(OptimizeForCudaTest, EveryPassHasItsSwitch) {
 }
 
 TEST(OptimizeForCudaTest, NoneLeavesLibtorchsOperators) {
-  const FusionOptions options = FusionOptions::none();
+  const PassSwitches options = PassSwitches::none();
   EXPECT_FALSE(options.batch_norm || options.bias_relu || options.column_sums ||
                options.cross_entropy || options.layer_norm || options.max_pool ||
                options.norm_pool || options.batch_casts || options.memsets || options.side_stream ||

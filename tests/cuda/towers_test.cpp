@@ -205,7 +205,7 @@ class CountingGroup final : public ExchangeGroup {
 // One tower that accumulates, and exchanges with nobody.
 struct AccumulatingTower {
   explicit AccumulatingTower(std::shared_ptr<ExchangeGroup> group) {
-    const std::shared_ptr<Optimizer> optimizer = accumulating();
+    const std::shared_ptr<Optimizer> optimizer = accumulating().share();
     const Op tower =
         define_tower(
             graph, {.exchanges = group != nullptr, .bucket_bytes = 1},

@@ -39,13 +39,13 @@ void expect_equal(const ZooOutcome& expected, const ZooOutcome& value) {
 }
 
 TEST_P(CudaZooTest, ReplayAndCudaGraphsEqualEagerBitwiseWhenDeterministic) {
-  const auto outcome_of = [](ExecutorKind executor) {
-    return train_with(
-        {.executor = executor, .deterministic = true, .fusion = FusionOptions::none()});
+  const auto outcome_of = [](ExecutorKind executor, Fusion fusion = Fusion::kNone) {
+    return train_with({.executor = executor, .deterministic = true, .fusion = fusion});
   };
   const ZooOutcome eager = outcome_of(ExecutorKind::kEager);
   expect_equal(eager, outcome_of(ExecutorKind::kReplay));
   expect_equal(eager, outcome_of(ExecutorKind::kCudaGraph));
+  expect_equal(eager, outcome_of(ExecutorKind::kCudaGraph, Fusion::kExact));
   EXPECT_FALSE(at::equal(eager.losses.front()[0], eager.losses.back()[0]));
 }
 

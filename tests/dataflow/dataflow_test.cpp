@@ -49,12 +49,12 @@ TEST(DataPointTest, AFunctionThatTakesTooMuchOfADatapointIsToldWhichOne) {
                "has 1. Count from 0.");
 }
 
-TEST(DataPointTest, IsMadeOfAVectorOfTensorsAndIsOne) {
+TEST(DataPointTest, IsMadeOfAVectorOfTensorsAndGivesIt) {
   const at::Tensor tensor = at::ones({2});
   const DataPoint point = std::vector<at::Tensor>{tensor, tensor};
-  const std::vector<at::Tensor>& components = point;
+  const std::vector<at::Tensor>& components = point.components();
   EXPECT_EQ(components.size(), 2);
-  EXPECT_EQ(at::stack(point).size(0), 2);
+  EXPECT_EQ(at::stack(point.components()).size(0), 2);
   const auto twice = numbers(1) | map([](const DataPoint& p) {
                        return std::vector<at::Tensor>{p[0], p[0]};
                      });

@@ -43,7 +43,7 @@ std::string small_jpeg(int64_t side = 16) { return encode_jpeg(picture(side, sid
 
 std::vector<int64_t> labels(DataFlow& flow) {
   std::vector<int64_t> result;
-  for (const DataPoint& point : collect(flow)) result.push_back(point.at(1).item<int64_t>());
+  for (const DataPoint& point : collect(flow)) result.push_back(point[1].item<int64_t>());
   return result;
 }
 

@@ -22,7 +22,7 @@ inline FromList numbers(int64_t count) {
 inline std::vector<int64_t> values(DataFlow& flow, int64_t limit = 200) {
   std::vector<int64_t> result;
   for (const DataPoint& point : collect(flow, limit)) {
-    const auto flat = point.at(0).to(torch::kLong).flatten();
+    const auto flat = point[0].to(torch::kLong).flatten();
     result.insert(result.end(), flat.data_ptr<int64_t>(), flat.data_ptr<int64_t>() + flat.numel());
   }
   return result;

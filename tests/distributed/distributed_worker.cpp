@@ -38,14 +38,14 @@ void say(const std::string& text) {
 
 void do_everything_once(ProcessGroup& group, c10::Device device) {
   const at::Tensor sum = at::full({1000}, group.rank() + 1.0, device);
-  group.begin_sum(sum)->wait();
+  group.all_reduce(sum)->wait();
   const double expected = group.size() * (group.size() + 1) / 2.0;
   TP_CHECK(at::equal(sum, at::full({1000}, expected, device)), "worker", "wrong sum: {}",
            sum[0].item<double>());
   const at::Tensor values = at::full({3}, group.rank(), device);
   group.broadcast(values, group.size() - 1);
   TP_CHECK(values[0].item<int>() == group.size() - 1, "worker", "wrong broadcast");
-  const auto texts = group.gather(std::string(static_cast<size_t>(group.rank()), 'x'));
+  const auto texts = group.all_gather(std::string(static_cast<size_t>(group.rank()), 'x'));
   TP_CHECK(texts.back().size() + 1 == texts.size(), "worker", "wrong gather");
   group.barrier();
 }
@@ -72,7 +72,7 @@ void loop(ProcessGroup& group, const Arguments& arguments) {
   for (int step = 0; step < steps; ++step) {
     group.set_step(step);
     if (bad && step == at) misbehave(group, value("act", ""));
-    group.begin_sum(tensor.clone())->wait();
+    group.all_reduce(tensor.clone())->wait();
     if (step == 0) say(fmt::format("rank {} pid {} has begun", group.rank(), getpid()));
     // Long enough for signs of life between the steps, and for a test to act.
     std::this_thread::sleep_for(std::chrono::milliseconds(std::stoi(value("pause", "100"))));

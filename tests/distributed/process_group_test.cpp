@@ -41,10 +41,10 @@ TEST(ProcessGroupTest, AProcessAloneNeedsNoNetwork) {
   EXPECT_EQ(group->size(), 1);
   EXPECT_TRUE(group->is_chief());
   const at::Tensor tensor = at::ones({2});
-  group->begin_sum(tensor)->wait();
+  group->all_reduce(tensor)->wait();
   group->broadcast(tensor);
   EXPECT_TRUE(at::equal(tensor, at::ones({2})));
-  EXPECT_THAT(group->gather("one"), ElementsAre("one"));
+  EXPECT_THAT(group->all_gather("one"), ElementsAre("one"));
   group->barrier();
   group->check();
   group->leave("done");
@@ -54,9 +54,9 @@ TEST(ProcessGroupTest, AProcessAloneNeedsNoNetwork) {
 TEST(ProcessGroupTest, OneRankCanHaveARealBackend) {
   const auto group = ProcessGroup::create({.environment = {}, .backend = CollectiveBackend::kGloo});
   const at::Tensor tensor = at::ones({2});
-  group->begin_sum(tensor)->wait();
+  group->all_reduce(tensor)->wait();
   EXPECT_TRUE(at::equal(tensor, at::ones({2})));
-  EXPECT_THAT(group->gather("one"), ElementsAre("one"));
+  EXPECT_THAT(group->all_gather("one"), ElementsAre("one"));
 }
 
 TEST(ProcessGroupTest, EveryDtypeIsSummed) {
@@ -64,7 +64,7 @@ TEST(ProcessGroupTest, EveryDtypeIsSummed) {
                         [](const auto& group) {
                           for (const auto dtype : kDtypes) {
                             const at::Tensor tensor = at::full({5}, group->rank() + 1, dtype);
-                            group->begin_sum(tensor)->wait();
+                            group->all_reduce(tensor)->wait();
                             EXPECT_TRUE(at::equal(tensor, at::full({5}, 6, dtype))) << tensor;
                           }
                         }),
@@ -77,7 +77,7 @@ TEST(ProcessGroupTest, ATrueOfAnyRankIsTheSumOfBooleans) {
                           const at::Tensor tensor = at::zeros({3}, at::kBool);
                           tensor[group->rank()] = true;
                           tensor[0] = true;
-                          group->begin_sum(tensor)->wait();
+                          group->all_reduce(tensor)->wait();
                           EXPECT_TRUE(at::equal(tensor, at::tensor({1, 1, 0}).to(at::kBool)));
                         }),
               Each(IsEmpty()));
@@ -105,12 +105,12 @@ TEST(ProcessGroupTest, AnyLayoutAndSizeIsExchanged) {
                                                   ? image.contiguous(at::MemoryFormat::ChannelsLast)
                                                   : image.clone();
                           if (group->rank() == 0) tensor = tensor.clone();
-                          group->begin_sum(tensor)->wait();
+                          group->all_reduce(tensor)->wait();
                           EXPECT_TRUE(at::equal(tensor, 2 * image));
 
                           const at::Tensor whole = at::full({4, 4}, group->rank() + 1.0);
                           const at::Tensor column = whole.select(1, 2);
-                          group->begin_sum(column)->wait();
+                          group->all_reduce(column)->wait();
                           EXPECT_TRUE(at::equal(column, at::full({4}, 3.0)));
                           EXPECT_EQ(whole[0][0].item<double>(), group->rank() + 1.0);
                           group->broadcast(whole.t());
@@ -120,11 +120,11 @@ TEST(ProcessGroupTest, AnyLayoutAndSizeIsExchanged) {
                           group->broadcast(scalar, 1);
                           EXPECT_EQ(scalar.item<int>(), 1);
                           const at::Tensor empty = at::empty({0, 3});
-                          group->begin_sum(empty)->wait();
+                          group->all_reduce(empty)->wait();
                           group->broadcast(empty);
 
                           at::Tensor parameter = at::ones({2}).set_requires_grad(true);
-                          group->begin_sum(parameter)->wait();
+                          group->all_reduce(parameter)->wait();
                           EXPECT_EQ(parameter[0].template item<float>(), 2);
                         }),
               Each(IsEmpty()));
@@ -134,10 +134,10 @@ TEST(ProcessGroupTest, ManySumsMayBeUnderWay) {
   EXPECT_THAT(run_ranks(2, seconds(20),
                         [](const auto& group) {
                           std::vector<at::Tensor> buckets;
-                          std::vector<std::unique_ptr<Collective>> sums;
+                          std::vector<std::unique_ptr<ProcessGroup::Work>> sums;
                           for (int i = 0; i < 50; ++i) {
                             buckets.push_back(at::full({1000 + i}, i));
-                            sums.push_back(group->begin_sum(buckets.back()));
+                            sums.push_back(group->all_reduce(buckets.back()));
                           }
                           for (auto& sum : sums) sum->wait();
                           sums.front()->wait();  // a second time is no mistake
@@ -155,9 +155,9 @@ TEST(ProcessGroupTest, TextsOfAnyLengthAreGathered) {
           3, seconds(20),
           [](const auto& group) {
             const std::string texts[] = {"", std::string("a\0b", 3), std::string(100000, 'x')};
-            EXPECT_THAT(group->gather(texts[group->rank()]),
+            EXPECT_THAT(group->all_gather(texts[group->rank()]),
                         ElementsAre(texts[0], texts[1], texts[2]));
-            EXPECT_THAT(group->gather(""), ElementsAre("", "", ""));
+            EXPECT_THAT(group->all_gather(""), ElementsAre("", "", ""));
           }),
       Each(IsEmpty()));
 }
@@ -166,7 +166,7 @@ TEST(ProcessGroupTest, WrongTensorsAndRanksAreErrors) {
   EXPECT_THAT(
       run_ranks(2, seconds(20),
                 [](const auto& group) {
-                  EXPECT_ERROR(group->begin_sum({}), "this one is undefined. Make it dense.");
+                  EXPECT_ERROR(group->all_reduce({}), "this one is undefined. Make it dense.");
                   EXPECT_ERROR(group->broadcast(at::zeros({2, 2}).to_sparse()), "is sparse");
                   EXPECT_ERROR(group->broadcast(at::zeros({2}), 2), "no rank 2 to broadcast from");
                   group->barrier();
@@ -188,7 +188,7 @@ TEST(ProcessGroupTest, RanksThatShareAGpuGoThroughTheHost) {
                                                .timeout = seconds(60)});
       for (const auto dtype : kDtypes) {
         const at::Tensor tensor = at::full({5}, rank + 1, at::device(at::kCUDA).dtype(dtype));
-        group->begin_sum(tensor)->wait();
+        group->all_reduce(tensor)->wait();
         EXPECT_TRUE(at::equal(tensor.cpu(), at::full({5}, 3, dtype))) << tensor;
         group->broadcast(tensor, 1);
       }
@@ -204,13 +204,13 @@ TEST(ProcessGroupTest, OneRankUsesNccl) {
                                            .backend = CollectiveBackend::kNccl});
   for (const auto dtype : kDtypes) {
     const at::Tensor tensor = at::ones({5, 4}, at::device(at::kCUDA).dtype(dtype));
-    group->begin_sum(tensor.t())->wait();
+    group->all_reduce(tensor.t())->wait();
     group->broadcast(tensor);
     EXPECT_TRUE(at::equal(tensor.cpu(), at::ones({5, 4}, dtype))) << tensor;
   }
   const at::Tensor on_host = at::ones({3});
-  group->begin_sum(on_host)->wait();
-  EXPECT_THAT(group->gather("one"), ElementsAre("one"));
+  group->all_reduce(on_host)->wait();
+  EXPECT_THAT(group->all_gather("one"), ElementsAre("one"));
   group->check();
 }
 
@@ -231,7 +231,7 @@ TEST(ProcessGroupTest, WhoLeavesTellsTheOthersWhy) {
       EXPECT_ERROR(group->barrier(), "this process has left the group");
       return;
     }
-    group->begin_sum(at::ones({10}))->wait();
+    group->all_reduce(at::ones({10}))->wait();
   });
   EXPECT_THAT(errors[0], HasSubstr("[rank 0 of 3] rank 1 left at step 57: the disk is full."));
   EXPECT_THAT(errors[1], IsEmpty());
@@ -362,7 +362,7 @@ TEST(ProcessGroupTest, AnotherOrderIsNamed) {
   const auto errors = run_ranks(2, milliseconds(1000), [](const auto& group) {
     group->set_step(4);
     if (group->rank() == 0) {
-      group->begin_sum(at::ones({10}))->wait();
+      group->all_reduce(at::ones({10}))->wait();
     } else {
       group->broadcast(at::ones({20}), 1);
       group->barrier();
@@ -372,8 +372,8 @@ TEST(ProcessGroupTest, AnotherOrderIsNamed) {
   EXPECT_THAT(
       errors[0],
       AnyOf(HasSubstr("rank 1 is in another collective than rank 0: broadcast of 20 Float in "
-                      "step 4, not sum of 10 Float in step 4."),
-            HasSubstr("rank 0 is in another collective than rank 1: sum of 10 Float in step "
+                      "step 4, not all_reduce of 10 Float in step 4."),
+            HasSubstr("rank 0 is in another collective than rank 1: all_reduce of 10 Float in step "
                       "4, not broadcast of 20 Float in step 4.")));
 }
 
@@ -382,8 +382,8 @@ TEST(ProcessGroupTest, AfterAFailureItSaysSoAtOnce) {
   std::promise<void> seen;
   const auto errors = run_ranks(2, kTimeout, [&](const auto& group) {
     if (group->rank() == 1) return seen.get_future().wait();
-    const auto first = group->begin_sum(at::ones({10}));
-    const auto second = group->begin_sum(at::ones({10}));
+    const auto first = group->all_reduce(at::ones({10}));
+    const auto second = group->all_reduce(at::ones({10}));
     EXPECT_ERROR(first->wait(), "rank 1 is alive but has not come");
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_ERROR(second->wait(), "of no more use after this failure: rank 1 is alive but");

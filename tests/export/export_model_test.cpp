@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tensorpack/export/exported_model.h"
+#include "tensorpack/export/exported_program.h"
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/models/conv2d.h"

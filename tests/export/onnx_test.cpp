@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "tensorpack/checkpoint/safetensors.h"
+#include "tensorpack/export/exported_program.h"
 #include "tensorpack/export/passes.h"
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/variable_scope.h"

@@ -128,7 +128,7 @@ TEST(KeptCopiesTest, AreMadeAgainAfterAnyWriteThatIsCounted) {
   }
 }
 
-// The other half of the contract, which FusionOptions::keep_copies states.
+// The other half of the contract, which SessionOptions::keep_weight_copies states.
 TEST(KeptCopiesTest, LaterWritesThroughDataAreNotNoticed) {
   const Step step;
   KeepingProgram program(step.trace(), {"y"});

@@ -40,6 +40,18 @@ TEST(StagingInputTest, WorksAheadOfTheLoopByAsMuchAsAsked) {
   EXPECT_FALSE(source.next());
 }
 
+TEST(StagingInputTest, IsPutAroundDataForGpusOnce) {
+  std::atomic<int64_t> made = 0;
+  const FeedInput plain = counted(made);
+  const c10::Device cpu = c10::kCPU, gpu("cuda:0");
+  EXPECT_FALSE(wants_staging(plain, {cpu, cpu}));
+  EXPECT_TRUE(wants_staging(plain, {gpu}));
+  EXPECT_TRUE(wants_staging(plain, {cpu, gpu}));
+  EXPECT_FALSE(wants_staging(StagingInput(counted(made)), {gpu}));
+  const Owned<InputSource> on_cpu = staged(counted(made), {cpu});
+  EXPECT_EQ(&on_cpu->origin(), on_cpu.get());
+}
+
 // Waits for ever, or until it is let go, and notes who uses it meanwhile.
 class StuckSource final : public InputSource {
  public:

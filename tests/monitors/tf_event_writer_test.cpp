@@ -10,6 +10,7 @@
 #include <regex>
 #include <set>
 
+#include "tensorpack/monitors/event_file.h"
 #include "tensorpack/utils/crc32c.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/fs.h"

@@ -83,7 +83,7 @@ class DecidingLowering final : public Lowering {
 class Tower {
  public:
   explicit Tower(bool decides_first) {
-    const std::shared_ptr<Optimizer> optimizer = accumulating();
+    const std::shared_ptr<Optimizer> optimizer = accumulating().share();
     op_ = define_tower(
               graph_, {.exchanges = true, .bucket_bytes = 1},
               {.op_name = "step",
@@ -215,12 +215,12 @@ TEST(AccumulationTest, TheEndOfAnEpochLosesNoGradientsOfOtherProcesses) {
 class CountingGroup final : public ProcessGroup {
  public:
   CountingGroup() : ProcessGroup({.environment = place_of(0, 2, 1)}) {}
-  std::unique_ptr<Collective> begin_sum(const at::Tensor&) override { return nullptr; }
+  std::unique_ptr<Work> all_reduce(const at::Tensor&) override { return nullptr; }
   void broadcast(const at::Tensor& tensor, int) override {
     ++broadcasts;
     if (changes) tensor.data().add_(1);  // the others' values, of which libtorch does not know
   }
-  std::vector<std::string> gather(const std::string& bytes) override {
+  std::vector<std::string> all_gather(const std::string& bytes) override {
     ++gathers;
     return {bytes};
   }

@@ -278,7 +278,7 @@ static_assert(!std::is_constructible_v<QueueInputTrainer, DataParallel>);
 
 TEST(TrainersTest, WrongDevicesAreToldAtOnce) {
   EXPECT_ERROR(SyncMultiGPUTrainerReplicated(Devices::cpu(0)), "at least one tower");
-  EXPECT_ERROR(SyncMultiGPUTrainerReplicated(0), "at least one device");
+  EXPECT_ERROR(Devices::first(0), "at least one device");
   EXPECT_ERROR(SyncMultiGPUTrainerReplicated({-1, 0}), "-1 is not the number of a GPU");
 }
 

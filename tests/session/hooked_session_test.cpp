@@ -23,7 +23,7 @@ class RecordingHook : public Hook {
   }
   void after_run(RunContext& context, const FetchedValues& values) override {
     events_.push_back(name_ + " after " + context.op().name());
-    values_ = values;
+    values_ = values.get();
     if (stops_) context.request_stop();
   }
 
@@ -54,7 +54,7 @@ TEST_F(HookedSessionTest, EachHookGetsTheValuesOfThatVeryRun) {
   HookedSession hooked(session_, {&a, &b});
   const at::Tensor start = graph_.variables().at("W").tensor.detach().clone();
   const at::Tensor x = batch_of(2);
-  const Tensors values = hooked.run(op_, {"gradient"}, {{"x", x}});
+  const Tensors values = hooked.run(op_, {"gradient"}, {{"x", x}}).get();
   ASSERT_EQ(values.size(), 1U);
   ASSERT_EQ(a.values().size(), 2U);
   EXPECT_TRUE(at::equal(a.values()[0], at::mv(x, start).pow(2).mean()));

@@ -41,7 +41,7 @@ class HoldingRunner final : public ProgramRunner {
 // Notes whether the programs it makes are to hold little memory.
 class NotingLowering final : public Lowering {
  public:
-  explicit NotingLowering(FusionOptions fusion) : Lowering(fusion) {}
+  explicit NotingLowering(PassSwitches fusion) : Lowering(fusion) {}
 
   std::unique_ptr<ProgramRunner> make_runner(
       const Op& op, const Trace& trace, const std::vector<std::string>& fetches) const override {
@@ -81,7 +81,7 @@ class LittleMemoryTest : public testing::Test {
       return {{"sum", x.sum()}};
     });
     auto lowering =
-        std::make_unique<NotingLowering>(FusionOptions{.recompute = recompute, .device = device});
+        std::make_unique<NotingLowering>(PassSwitches{.recompute = recompute, .device = device});
     lowering_ = lowering.get();
     executor_ = std::make_unique<ProgramExecutor>(graph_, options, std::move(lowering));
   }

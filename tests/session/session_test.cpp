@@ -31,7 +31,7 @@ TEST_P(SessionTest, FetchesComeInTheOrderAskedFor) {
   });
   Session session(graph, options());
   const at::Tensor x = batch_of(2);
-  const Tensors values = session.run(op, {"b", "x", "a", "b"}, {{"x", x}});
+  const FetchedValues values = session.run(op, {"b", "x", "a", "b"}, {{"x", x}});
   EXPECT_TRUE(at::equal(values[0], x.mean()));
   EXPECT_TRUE(at::equal(values[1], x));
   EXPECT_TRUE(at::equal(values[2], x.sum()));
@@ -54,7 +54,7 @@ TEST_P(SessionTest, FetchedValuesOutliveLaterRuns) {
   const Op op = define_regression(graph);
   Session session(graph, options());
   const at::Tensor buffer = batch_of(2);
-  const Tensors values = session.run(op, {"gradient", "x"}, {{"x", buffer}});
+  const FetchedValues values = session.run(op, {"gradient", "x"}, {{"x", buffer}});
   const at::Tensor& first = values[0];
   const at::Tensor copy = first.clone();
   buffer.fill_(5);
@@ -158,8 +158,8 @@ TEST_P(SessionTest, GroupsRunTheirMembersInOrder) {
        }});
   const Op group = Op::group("all", {a, host, Op::group("inner", {b, host})});
   Session session(graph, options());
-  const Tensors values = session.run(group, {"b", "a", "global_step", "z"},
-                                     {{"x", at::ones({2, 3})}, {"z", at::ones({4})}});
+  const FetchedValues values = session.run(group, {"b", "a", "global_step", "z"},
+                                           {{"x", at::ones({2, 3})}, {"z", at::ones({4})}});
   EXPECT_EQ(values[0].item<float>(), 4);
   EXPECT_EQ(values[1].item<float>(), 6);
   EXPECT_EQ(values[2].item<int64_t>(), 0);
@@ -209,6 +209,56 @@ TEST(SessionTraceTest, ShowsWhatAnOpRunsAndChangesNothing) {
   EXPECT_ERROR(session.trace(Op::nothing()), "is not a recorded function");
 }
 
+TEST(SessionTest, OneOpRunsByAnotherExecutor) {
+  Graph graph;
+  int eager_calls = 0, recorded_calls = 0;
+  const auto define = [&](const std::string& name, int& calls) {
+    return graph.define({.name = name,
+                         .inputs = {{"x", {-1}}},
+                         .body = [&calls](const Tensors& in) -> NamedTensors {
+                           ++calls;
+                           return {{"y", in[0] + 1}};
+                         }});
+  };
+  const Op eager = define("validate/tower0", eager_calls),
+           recorded = define("train", recorded_calls);
+  Session session(graph, {.executor_of = {{"validate", ExecutorKind::kEager}}, .verify = false});
+  const int defined = eager_calls;
+  for (int run = 0; run < 3; ++run) {
+    EXPECT_EQ(session.run(eager, {"y"}, {{"x", at::ones({1})}})[0].item<float>(), 2);
+    EXPECT_EQ(session.run(recorded, {"y"}, {{"x", at::ones({1})}})[0].item<float>(), 2);
+  }
+  EXPECT_EQ(eager_calls, defined + 3);
+  EXPECT_EQ(recorded_calls, defined + 1);
+  EXPECT_EQ(executor_of(session.options(), eager), ExecutorKind::kEager);
+  EXPECT_EQ(executor_of(session.options(), recorded), ExecutorKind::kDefault);
+}
+
+TEST(SessionTest, AnExecutorOfAnUnknownOpIsAnError) {
+  Graph graph;
+  define_regression(graph);
+  EXPECT_ERROR(Session(graph, {.executor_of = {{"validation", ExecutorKind::kEager}}}),
+               "executor_of names 'validation', and no op is called so.");
+}
+
+TEST(SessionTest, FusionRecomputeAndCopiesDecideThePasses) {
+  const PassSwitches usual = pass_switches({}, c10::kCUDA);
+  EXPECT_TRUE(usual.convolutions && usual.pointwise && usual.max_pool && !usual.keep_copies);
+  EXPECT_EQ(usual.recompute, Recompute::kSome);
+  const PassSwitches exact = pass_switches({.fusion = Fusion::kExact}, c10::kCPU);
+  EXPECT_TRUE(exact.max_pool && !exact.convolutions && !exact.pointwise);
+  EXPECT_FALSE(pass_switches({.fusion = Fusion::kExact}, c10::kCUDA).max_pool);
+  const PassSwitches none = pass_switches(
+      {.fusion = Fusion::kNone, .recompute = Recompute::kNever, .keep_weight_copies = true},
+      c10::kCUDA);
+  EXPECT_FALSE(none.max_pool || none.memsets || none.side_stream || none.convolutions);
+  EXPECT_TRUE(none.keep_copies);
+  EXPECT_EQ(none.recompute, Recompute::kNever);
+  const auto only_pooling = [](PassSwitches& switches) { switches.max_pool = true; };
+  EXPECT_TRUE(
+      pass_switches({.fusion = Fusion::kNone, .debug_passes = only_pooling}, c10::kCUDA).max_pool);
+}
+
 #ifndef TENSORPACK_HAS_CUDA
 TEST(SessionTest, CudaGraphsWithoutCudaAreAnError) {
   Graph graph;
@@ -227,7 +277,7 @@ TEST(FetchedValuesTest, AreReadAsAVectorIs) {
   const FetchedValues part = values.slice(1, 3);
   EXPECT_EQ(part.size(), 2U);
   EXPECT_EQ(part[1].item<double>(), 2);
-  const std::vector<at::Tensor>& vector = part;
+  const std::vector<at::Tensor>& vector = part.get();
   EXPECT_EQ(vector[0].item<double>(), 1);
   EXPECT_TRUE(FetchedValues().empty());
 }

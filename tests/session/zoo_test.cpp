@@ -18,8 +18,8 @@ class ZooTest : public testing::TestWithParam<ZooCase> {};
 
 TEST_P(ZooTest, ReplayEqualsEagerBitwise) {
   const ZooOutcome eager = train(GetParam(), kSteps, {.executor = ExecutorKind::kEager});
-  const ZooOutcome replay = train(
-      GetParam(), kSteps, {.executor = ExecutorKind::kReplay, .fusion = {.convolutions = false}});
+  const ZooOutcome replay =
+      train(GetParam(), kSteps, {.executor = ExecutorKind::kReplay, .fusion = Fusion::kExact});
   for (int step = 0; step < kSteps; ++step) {
     ASSERT_FALSE(eager.losses[step].empty());
     for (size_t i = 0; i < eager.losses[step].size(); ++i) {
@@ -37,7 +37,7 @@ TEST_P(ZooTest, ReplayEqualsEagerBitwise) {
 
 TEST_P(ZooTest, KernelsOfOursTrainAlike) {
   constexpr int kFewSteps = 8;
-  const ZooOutcome plain = train(GetParam(), kFewSteps, {.fusion = FusionOptions::none()});
+  const ZooOutcome plain = train(GetParam(), kFewSteps, {.fusion = Fusion::kNone});
   const ZooOutcome fused = train(GetParam(), kFewSteps, {});
   for (int step = 0; step < kFewSteps; ++step) {
     for (size_t i = 0; i < plain.losses[step].size(); ++i) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "tensorpack/callbacks/callbacks.h"
+#include "tensorpack/callbacks/detail/callbacks.h"
 #include "tensorpack/callbacks/run_monitors.h"
 #include "tensorpack/callbacks/step_counter.h"
 #include "tensorpack/predict/online_predictor.h"

@@ -475,7 +475,7 @@ ZooOutcome train(const ZooCase& c, int steps, SessionOptions options, c10::Devic
     const std::vector<at::Tensor> batch = c.model->make_batch(step);
     Feeds feeds;
     for (size_t i = 0; i < batch.size(); ++i) feeds[c.model->inputs[i].name] = batch[i];
-    outcome.losses.push_back(session.run(op, losses, feeds));
+    outcome.losses.push_back(session.run(op, losses, feeds).get());
   }
   for (const Variable& variable : graph.variables().all()) {
     outcome.variables.emplace(variable.name, variable.tensor.detach().cpu().clone());

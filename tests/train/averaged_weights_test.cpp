@@ -9,6 +9,7 @@
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/export/export_model.h"
 #include "tensorpack/export/exported_model.h"
+#include "tensorpack/export/exported_program.h"
 #include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/optim/moving_average.h"
 #include "tensorpack/optim/wrappers.h"

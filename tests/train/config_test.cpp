@@ -183,7 +183,7 @@ TEST(TrainConfigTest, DataGivenTwiceOrNotAtAllIsAnError) {
 TEST(TrainConfigTest, StepsPerEpochMustBeGivenForDataOfUnknownSize) {
   const auto endless = []() -> Generator<DataPoint> {
     const at::Tensor zeros = at::zeros({2});
-    DataPoint point(2, zeros);
+    DataPoint point{zeros, zeros};
     for (;;) co_yield point;
   };
   TrainConfig config = good_config();
@@ -272,7 +272,7 @@ TEST(TrainConfigTest, FrozenVariablesNeedNoGradientAndTowersWarnOnce) {
   TrainConfig config = good_config();
   config.max_epoch = 1;
   config.model.build_graph = [](const at::Tensor& x, const at::Tensor& y) {
-    get_variable("idle_of_towers", {});
+    get_variable("idle_of_all", {});
     const at::Tensor scale = [] {
       const auto frozen = freeze_variables();
       return get_variable("scale", {}, init::ones());
@@ -282,7 +282,7 @@ TEST(TrainConfigTest, FrozenVariablesNeedNoGradientAndTowersWarnOnce) {
   SyncMultiGPUTrainerReplicated trainer(Devices::cpu(2));
   const std::string text = stdout_of([&] { launch_train_with_config(std::move(config), trainer); });
   EXPECT_THAT(text, HasSubstr("Without a gradient, 1 trainable variable will not change: "
-                              "idle_of_towers."));
+                              "idle_of_all."));
   const std::string warning = "Without a gradient";
   EXPECT_EQ(text.find(warning), text.rfind(warning));
 }
@@ -313,7 +313,7 @@ TEST(TrainConfigTest, DataThatDoesNotFitTheSignatureIsAnError) {
 TEST(TrainConfigTest, FailureOfTheDataflowIsAFailureOfTheTraining) {
   const auto broken = []() -> Generator<DataPoint> {
     const at::Tensor zeros = at::zeros({2});
-    DataPoint point(2, zeros);
+    DataPoint point{zeros, zeros};
     co_yield point;
     throw std::runtime_error("disk on fire");
   };

@@ -151,7 +151,7 @@ TEST_F(ResumeStateTest, StateThatNoCheckpointHasIsToldBeforeTheFirstStep) {
   EXPECT_THAT(log_of_training(keeps_mean, {}), Not(HasSubstr(kUnsaved))) << "nothing is saved";
   EXPECT_THAT(log_of_training(keeps_mean, {ModelSaver()}),
               HasSubstr("'train_op' changes what no checkpoint has: a tensor of shape [5] "
-                        "(aten::mul_ in scope 'norm')."));
+                        "(aten::mul_.Scalar in scope 'norm')."));
   const at::Generator generator = at::detail::createCPUGenerator(3);
   EXPECT_THAT(log_of_training(
                   [&](const at::Tensor& x) {

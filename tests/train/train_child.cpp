@@ -46,6 +46,7 @@
 #include "tensorpack/callbacks/merge_all_summaries.h"
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/callbacks/trigger.h"
+#include "tensorpack/checkpoint/checkpoint_writer.h"
 #include "tensorpack/dataflow/batch.h"
 #include "tensorpack/dataflow/cache.h"
 #include "tensorpack/dataflow/fake_data.h"

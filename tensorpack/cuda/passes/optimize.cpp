@@ -9,7 +9,7 @@
 namespace tensorpack::cuda {
 namespace {
 
-void fuse(Trace& trace, const std::vector<std::string>& fetches, const FusionOptions& options) {
+void fuse(Trace& trace, const std::vector<std::string>& fetches, const PassSwitches& options) {
   const size_t before = trace.nodes.size();
   int fused = 0;
   if (options.batch_norm || options.bias_relu || options.layer_norm || options.pointwise) {
@@ -40,7 +40,7 @@ void fuse(Trace& trace, const std::vector<std::string>& fetches, const FusionOpt
 
 }  // namespace
 
-void optimize(Trace& trace, const std::vector<std::string>& fetches, const FusionOptions& options,
+void optimize(Trace& trace, const std::vector<std::string>& fetches, const PassSwitches& options,
               int64_t much_memory) {
   tensorpack::optimize(trace, fetches);
   const int64_t held_by_function = MemoryUse(trace).peak();

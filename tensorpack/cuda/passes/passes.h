@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tensorpack/graph/trace.h"
-#include "tensorpack/session/fusion_options.h"
+#include "tensorpack/session/detail/pass_switches.h"
 
 namespace tensorpack::cuda {
 
@@ -100,6 +100,6 @@ void use_side_stream(Trace& trace, c10::DeviceType device = c10::kCUDA);
 /// What CUDA devices run: the general optimize(), then the passes above. Memory is saved by
 /// Recompute::kSome where the function holds `much_memory` or more.
 void optimize(Trace& trace, const std::vector<std::string>& fetches,
-              const FusionOptions& options = {}, int64_t much_memory = kMuchMemory);
+              const PassSwitches& options = {}, int64_t much_memory = kMuchMemory);
 
 }  // namespace tensorpack::cuda

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "tensorpack/dataflow/dataset/idx_images.h"
+#include "tensorpack/dataflow/detail/idx_images.h"
 
 namespace tensorpack {
 

@@ -23,7 +23,7 @@ void WriteWatch::warn(const char* flow) {
       flow);
 }
 
-void ReuseWatch::look(const std::vector<at::Tensor>& point) {
+void ReuseWatch::look(const DataPoint& point) {
   for (size_t i = 0; i < point.size(); ++i) {
     const at::Tensor& tensor = point[i];
     if (!tensor.defined() || !tensor.has_storage() || tensor.numel() == 0) continue;

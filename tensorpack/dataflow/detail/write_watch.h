@@ -7,8 +7,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tensorpack/dataflow/dataflow.h"
+#include "tensorpack/utils/detail/tensor_writes.h"
 #include "tensorpack/utils/tensor.h"
-#include "tensorpack/utils/tensor_writes.h"
 
 namespace tensorpack::detail {
 
@@ -43,7 +44,7 @@ class ReuseWatch {
   ReuseWatch(std::string where, int64_t kept) : where_(std::move(where)), kept_(kept) {}
 
   /// Called with every datapoint that comes. Throws Error if it changes one that may be kept.
-  void look(const std::vector<at::Tensor>& point);
+  void look(const DataPoint& point);
 
   /// Nothing is kept any more.
   void forget() { seen_.clear(); }

@@ -193,7 +193,7 @@ struct TarShard::Impl {
   }
 
   DataPoint take() {
-    DataPoint point(extensions.size());
+    DataPoint point{std::vector<at::Tensor>(extensions.size())};
     key = split(ahead->name).first;
     const int64_t offset = ahead->offset;
     for (; ahead && split(ahead->name).first == key; ahead = reader->next()) {

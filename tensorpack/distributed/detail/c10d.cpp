@@ -107,7 +107,7 @@ class C10dTransfer : public Transfer {
 template <typename TransferType>
 class C10dTransport : public Transport {
  public:
-  std::unique_ptr<Transfer> sum(at::Tensor tensor) override {
+  std::unique_ptr<Transfer> all_reduce(at::Tensor tensor) override {
     std::vector<at::Tensor> tensors = {std::move(tensor)};
     const auto lock = lock_start();
     return std::make_unique<TransferType>(group().allreduce(tensors));
@@ -119,7 +119,7 @@ class C10dTransport : public Transport {
     const auto lock = lock_start();
     return std::make_unique<TransferType>(group().broadcast(tensors, options));
   }
-  std::unique_ptr<Transfer> gather(std::vector<at::Tensor> parts, at::Tensor mine) override {
+  std::unique_ptr<Transfer> all_gather(std::vector<at::Tensor> parts, at::Tensor mine) override {
     std::vector<std::vector<at::Tensor>> outputs = {std::move(parts)};
     std::vector<at::Tensor> inputs = {std::move(mine)};
     const auto lock = lock_start();
@@ -137,7 +137,7 @@ class GlooTransport final : public C10dTransport<C10dTransfer> {
   explicit GlooTransport(c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo)
       : gloo_(std::move(gloo)) {}
 
-  bool can_sum(c10::ScalarType dtype) const override {
+  bool can_reduce(c10::ScalarType dtype) const override {
     switch (dtype) {
       case c10::kFloat:
       case c10::kDouble:
@@ -234,7 +234,7 @@ class NcclTransport final : public C10dTransport<NcclTransfer> {
 #endif
   }
 
-  bool can_sum(c10::ScalarType dtype) const override {
+  bool can_reduce(c10::ScalarType dtype) const override {
     return dtype != c10::kBool && dtype != c10::kShort;
   }
   void interrupt() override {

@@ -66,11 +66,11 @@ class Transfer {
 class Transport {
  public:
   virtual ~Transport() = default;
-  virtual bool can_sum(c10::ScalarType dtype) const = 0;
-  virtual std::unique_ptr<Transfer> sum(at::Tensor tensor) = 0;
+  virtual bool can_reduce(c10::ScalarType dtype) const = 0;
+  virtual std::unique_ptr<Transfer> all_reduce(at::Tensor tensor) = 0;
   virtual std::unique_ptr<Transfer> broadcast(at::Tensor tensor, int root) = 0;
-  /// `parts` get `mine` of each rank; all have one size.
-  virtual std::unique_ptr<Transfer> gather(std::vector<at::Tensor> parts, at::Tensor mine) = 0;
+  /// `parts` receive `mine` of each rank; all have one size.
+  virtual std::unique_ptr<Transfer> all_gather(std::vector<at::Tensor> parts, at::Tensor mine) = 0;
   /// Makes what waits on a device for somebody who will not come end. From any thread.
   virtual void interrupt() {}
 };

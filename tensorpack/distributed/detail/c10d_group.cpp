@@ -124,9 +124,9 @@ class C10dGroup final : public ProcessGroup, public std::enable_shared_from_this
   C10dGroup(const ProcessGroupOptions& options, Meeting meeting);
   ~C10dGroup() override;
 
-  std::unique_ptr<Collective> begin_sum(const at::Tensor& tensor) override;
+  std::unique_ptr<Work> all_reduce(const at::Tensor& tensor) override;
   void broadcast(const at::Tensor& tensor, int root) override;
-  std::vector<std::string> gather(const std::string& bytes) override;
+  std::vector<std::string> all_gather(const std::string& bytes) override;
   void barrier() override;
   void check() override;
   void check_after(milliseconds waited) override;
@@ -140,7 +140,7 @@ class C10dGroup final : public ProcessGroup, public std::enable_shared_from_this
   bool is_capturable() const override { return nccl_ != nullptr; }
 
  private:
-  class Sum;
+  class AllReduce;
 
   std::string where() const { return describe_place(environment()); }
   Transport& transport_for(const at::Tensor& tensor) {
@@ -178,7 +178,7 @@ class C10dGroup final : public ProcessGroup, public std::enable_shared_from_this
   std::unique_ptr<Transport> nccl_;
   std::atomic<Transport*> to_interrupt_ = nullptr;
   std::unique_ptr<SignsOfLife> signs_;  // its thread calls the transports: it goes first
-  // Several towers may be in the group at once: one waits while another begins a sum.
+  // Several towers may be in the group at once: one waits while another starts an all-reduce.
   std::atomic<bool> unfinished_ = false;  // a transfer may still be under way
   std::atomic<bool> left_ = false;
   std::atomic<bool> ends_here_ = false;
@@ -187,16 +187,16 @@ class C10dGroup final : public ProcessGroup, public std::enable_shared_from_this
   std::optional<WaitCheck> while_waiting_;  // for a GPU
 };
 
-/// A sum under way. One that is thrown away unfinished leaves its memory to the transport.
-class C10dGroup::Sum final : public Collective {
+/// An all-reduce under way. One that is dropped unfinished leaves its memory to the transport.
+class C10dGroup::AllReduce final : public ProcessGroup::Work {
  public:
-  Sum(std::shared_ptr<C10dGroup> group, Exchanged exchanged, std::unique_ptr<Transfer> transfer,
-      int64_t number)
+  AllReduce(std::shared_ptr<C10dGroup> group, Exchanged exchanged,
+            std::unique_ptr<Transfer> transfer, int64_t number)
       : group_(std::move(group)),
         exchanged_(std::move(exchanged)),
         transfer_(std::move(transfer)),
         number_(number) {}
-  ~Sum() override {
+  ~AllReduce() override {
     if (transfer_ && !transfer_->done()) group_->unfinished_ = true;
   }
 
@@ -261,7 +261,7 @@ void C10dGroup::connect_gpus(const ProcessGroupOptions& options,
       logging::warning_once("This build has no NCCL: tensors go from GPU to GPU through the host.");
       return;
     }
-    const std::vector<std::string> gpus = gather(name_gpu(options.device));
+    const std::vector<std::string> gpus = all_gather(name_gpu(options.device));
     if (std::set<std::string>(gpus.begin(), gpus.end()).size() < gpus.size()) {
       logging::warning_once(
           "Several processes share a GPU, which NCCL does not allow: tensors go "
@@ -478,9 +478,9 @@ std::string describe_collective(const char* what, const at::Tensor& tensor) {
   return fmt::format("{} of {} {}", what, tensor.numel(), c10::toString(tensor.scalar_type()));
 }
 
-/// What a tensor is cast to for a sum: the smallest dtype that loses nothing.
-c10::ScalarType dtype_to_sum(const Transport& transport, c10::ScalarType dtype) {
-  if (transport.can_sum(dtype)) return dtype;
+/// What a tensor is cast to for a sum all-reduce: the smallest dtype that loses nothing.
+c10::ScalarType dtype_to_reduce(const Transport& transport, c10::ScalarType dtype) {
+  if (transport.can_reduce(dtype)) return dtype;
   return c10::isFloatingType(dtype) ? c10::kFloat : c10::kLong;
 }
 
@@ -490,18 +490,18 @@ void check_tensor(const std::string& where, const at::Tensor& tensor) {
            tensor.defined() ? "sparse" : "undefined");
 }
 
-std::unique_ptr<Collective> C10dGroup::begin_sum(const at::Tensor& given) {
+std::unique_ptr<ProcessGroup::Work> C10dGroup::all_reduce(const at::Tensor& given) {
   check_tensor(where(), given);
   const at::Tensor tensor = given.is_complex() ? at::view_as_real(given) : given;
-  const int64_t number = begin(describe_collective("sum", tensor));
+  const int64_t number = begin(describe_collective("all_reduce", tensor));
   Transport& transport = transport_for(tensor);
-  Exchanged exchanged(tensor, device_for(tensor), dtype_to_sum(transport, tensor.scalar_type()));
+  Exchanged exchanged(tensor, device_for(tensor), dtype_to_reduce(transport, tensor.scalar_type()));
   // Nothing to add up, which libtorch's versions treat differently.
   auto transfer = tensor.numel() == 0
                       ? nullptr
-                      : start(number, [&] { return transport.sum(exchanged.flat()); });
-  return std::make_unique<Sum>(shared_from_this(), std::move(exchanged), std::move(transfer),
-                               number);
+                      : start(number, [&] { return transport.all_reduce(exchanged.flat()); });
+  return std::make_unique<AllReduce>(shared_from_this(), std::move(exchanged), std::move(transfer),
+                                     number);
 }
 
 void C10dGroup::broadcast(const at::Tensor& tensor, int root) {
@@ -518,20 +518,20 @@ void C10dGroup::broadcast(const at::Tensor& tensor, int root) {
   exchanged.bring_back();
 }
 
-std::vector<std::string> C10dGroup::gather(const std::string& bytes) {
-  const int64_t number = begin("gather of texts");
+std::vector<std::string> C10dGroup::all_gather(const std::string& bytes) {
+  const int64_t number = begin("all_gather");
   const auto count = static_cast<size_t>(size());
   const at::Tensor lengths = at::zeros({size()}, c10::kLong);
   auto* length = lengths.data_ptr<int64_t>();
   length[rank()] = static_cast<int64_t>(bytes.size());
-  run(number, [&] { return gloo_->sum(lengths); });
+  run(number, [&] { return gloo_->all_reduce(lengths); });
 
   const int64_t longest = std::max<int64_t>(1, *std::max_element(length, length + size()));
   const at::Tensor mine = at::zeros({longest}, c10::kByte);
   std::memcpy(mine.data_ptr(), bytes.data(), bytes.size());
   std::vector<at::Tensor> parts;
   for (size_t i = 0; i < count; ++i) parts.push_back(at::empty({longest}, c10::kByte));
-  run(number, [&] { return gloo_->gather(parts, mine); });
+  run(number, [&] { return gloo_->all_gather(parts, mine); });
   signs_->set_met_all();
 
   std::vector<std::string> texts;
@@ -545,7 +545,7 @@ std::vector<std::string> C10dGroup::gather(const std::string& bytes) {
 void C10dGroup::barrier() {
   const int64_t number = begin("barrier");
   const at::Tensor token = at::zeros({1}, c10::kByte);
-  run(number, [&] { return gloo_->sum(token); });
+  run(number, [&] { return gloo_->all_reduce(token); });
   signs_->set_met_all();
 }
 

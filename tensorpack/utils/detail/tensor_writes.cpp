@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensorpack/utils/tensor_writes.h"
+#include "tensorpack/utils/detail/tensor_writes.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensorpack/dataflow/dataset/idx_images.h"
+#include "tensorpack/dataflow/detail/idx_images.h"
 
 #include <ATen/EmptyTensor.h>
 #include <fmt/ranges.h>

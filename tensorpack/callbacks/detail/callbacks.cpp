@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensorpack/callbacks/callbacks.h"
+#include "tensorpack/callbacks/detail/callbacks.h"
 
 #include "tensorpack/graph/chief_only.h"
 #include "tensorpack/utils/error.h"

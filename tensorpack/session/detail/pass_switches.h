@@ -5,19 +5,9 @@
 
 #include <cstdint>
 
-namespace tensorpack {
+#include "tensorpack/session/fusion.h"
 
-/// When results of a training step that are cheap to compute are let go after the forward pass and
-/// made again in the backward pass. The step then holds less memory and takes longer.
-enum class Recompute {
-  kNever,
-  kIfNeeded,  ///< all of them, where the device has no room for the step otherwise
-  /// Those that kernels make which run anyway, so that a training takes a tenth less memory than
-  /// the function by itself would, if that is more than a sixteenth of the device. Otherwise as
-  /// kIfNeeded.
-  kSome,
-  kAlways,
-};
+namespace tensorpack {
 
 /// Recompute::kSome: of what its function holds a step holds so much. Inputs and variables come to
 /// it, so that a training as a whole takes a tenth less.
@@ -25,10 +15,9 @@ constexpr double kSomeShare = 0.87;
 /// The least memory of a function of which some is saved, where nothing is known of the device.
 constexpr int64_t kMuchMemory = int64_t{1} << 30;
 
-/// Which operators become kernels of ours: on CUDA all of these, on the CPU convolutions and
-/// max_pool. They round differently from libtorch's, by as much as those round (convolutions by a
-/// few times as much): with none() a program gives libtorch's bits.
-struct FusionOptions {
+/// Switches of single passes over a program, and what they depend on: on CUDA all of these, on the
+/// CPU convolutions and max_pool. For debugging: names and meanings change without notice.
+struct PassSwitches {
   bool batch_norm = true;     ///< with the relu, the residual and the gradients around it
   bool bias_relu = true;      ///< after convolutions, and both their gradients
   bool column_sums = true;    ///< the gradients of biases, of concatenations with those
@@ -44,15 +33,11 @@ struct FusionOptions {
   bool batch_casts = true;    ///< many small casts as one operator
   bool memsets = true;        ///< memory is cleared by kernels in captured graphs
   bool side_stream = true;    ///< small gradients of weights, beside the other gradients
-  /// On CUDA: updates write the copies of weights in 16 bits, too, with which the next step begins.
-  /// Variables may then be written by ops, assign() and operators of libtorch, also in place and
-  /// through views or detach(), but not through data() or a pointer: nobody would notice that, and
-  /// steps would go on with the old weights. Each program holds copies of its own.
-  bool keep_copies = false;
-  Recompute recompute = Recompute::kSome;  ///< on CUDA
-  c10::DeviceType device = c10::kCUDA;     ///< where; the kernels' stand-ins run on any
+  bool keep_copies = false;   ///< see SessionOptions::keep_weight_copies
+  Recompute recompute = Recompute::kSome;
+  c10::DeviceType device = c10::kCUDA;  ///< where; the kernels' stand-ins run on any
 
-  static FusionOptions none() {
+  static PassSwitches none() {
     return {.batch_norm = false,
             .bias_relu = false,
             .column_sums = false,
@@ -70,6 +55,16 @@ struct FusionOptions {
             .side_stream = false,
             .keep_copies = false,
             .recompute = Recompute::kNever};
+  }
+  /// What gives libtorch's bits on `device`.
+  static PassSwitches exact(c10::DeviceType device) {
+    PassSwitches switches = none();
+    switches.max_pool = device == c10::kCPU;  // on CUDA its gradient adds up in another order
+    switches.updates = true;
+    switches.batch_casts = true;
+    switches.memsets = true;
+    switches.side_stream = true;
+    return switches;
   }
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensorpack/callbacks/awaited_scalar.h"
+#include "tensorpack/callbacks/detail/awaited_scalar.h"
 
 #include <algorithm>
 #include <set>

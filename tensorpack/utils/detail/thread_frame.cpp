@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensorpack/utils/thread_frame.h"
+#include "tensorpack/utils/detail/thread_frame.h"
 
 #include <atomic>
 

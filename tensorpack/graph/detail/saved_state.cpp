@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensorpack/graph/saved_state.h"
+#include "tensorpack/graph/detail/saved_state.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
