@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/train/trainer.h"
 
+#include <chrono>
 #include <csignal>
 
 #include "tensorpack/callbacks/merge_all_summaries.h"
@@ -26,6 +27,7 @@
 #include "tensorpack/utils/shared_machine.h"
 #include "tensorpack/utils/signals.h"
 #include "tensorpack/utils/startup.h"
+#include "tensorpack/utils/stop_flag.h"
 #include "tensorpack/utils/string.h"
 #include "tensorpack/utils/timer.h"
 
@@ -46,6 +48,38 @@ void check_loop(const TrainOptions& options) {
            "n + 1 to go on after epoch n.",
            options.starting_epoch);
 }
+
+// By which signal the wait for the data of the next step ends. A process alone stops at once;
+// others if all agree to, which they do not when one has begun the step. Then its data is waited
+// for.
+class WaitForData {
+ public:
+  WaitForData(ProcessGroup* processes, int64_t steps_made)
+      : processes_(processes), steps_made_(steps_made) {}
+
+  int signal_to_give_up(bool is_half_made) {
+    const int pending = pending_signal();
+    if (processes_ == nullptr) return pending;
+    if (!is_half_made) {
+      if (pending != 0) processes_->share_signal(pending);
+      if (const int agreed = processes_->agreed_signal(steps_made_)) return agreed;
+    }
+    if (pending != 0 && !std::exchange(has_told_, true)) {
+      log::info("After a signal: waiting up to {} s for the data of step {}, which is begun.",
+                kPatience.count(), steps_made_ + 1);
+    }
+    return patience_.signal_when_over();
+  }
+
+ private:
+  // The others wait for longer than that, and schedulers longer still.
+  static constexpr std::chrono::seconds kPatience{20};
+
+  ProcessGroup* processes_;
+  int64_t steps_made_;
+  bool has_told_ = false;
+  PatienceAfterSignal patience_{kPatience};
+};
 
 // Under which checkpoints have the seed that the data follows from.
 constexpr const char* kSeed = "seed";
@@ -356,14 +390,17 @@ void Trainer::main_loop(const TrainOptions& options) {
   loop_.starting_epoch = options.starting_epoch;
   loop_.starting_step = options.starting_step;
   loop_.max_epoch = options.max_epoch;
-  if (processes_) agree_on_loop();
-  loop_.epoch_num = loop_.starting_epoch - 1;
-  loop_.local_step = -1;
   const auto stored_step = [&] {
     const auto lock = graph_->lock_variables();
     return graph_->global_step().tensor.item<int64_t>();
   };
   loop_.global_step = stored_step();
+  if (processes_) {
+    processes_->set_step(loop_.global_step);  // before any rank can be in a step
+    agree_on_loop();
+  }
+  loop_.epoch_num = loop_.starting_epoch - 1;
+  loop_.local_step = -1;
 
   SignalWatch signals;
   std::exception_ptr failure;
@@ -456,13 +493,16 @@ void Trainer::heed_signals(SignalWatch& signals) {
 }
 
 // A step whose data does not come is not made; then the training stands after the step before it.
-// Returns the end of the data, if that was the reason.
+// Of several processes that is so when no data comes in all: where one has begun the step, the
+// others wait for theirs. Returns the end of the data, if that was the reason.
 std::exception_ptr Trainer::run_step_or_end() {
   const int64_t global_step = loop_.global_step;
   const int64_t runs = sess().runs_with_source();
   const auto is_half_made = [&] {
     return loop_.global_step != global_step || sess().runs_with_source() != runs;
   };
+  WaitForData wait(processes_.get(), global_step);
+  const GiveUpScope give_up([&] { return wait.signal_to_give_up(is_half_made()); });
   try {
     run_step();
     return nullptr;
@@ -495,6 +535,7 @@ void Trainer::end_epoch_early(const std::exception_ptr& end_of_data, int64_t ste
 // Schedulers send SIGTERM some time before they kill: save what there is. Ctrl-C is for those who
 // do not want to wait.
 void Trainer::end_by_signal(int signal) {
+  adopt_signal(signal);
   const bool all_are_here = processes_ && processes_->ends_here();
   if (signal != SIGINT && (is_chief_ || all_are_here)) {
     for (Callback& callback : callbacks_.all()) callback.on_terminate();

@@ -115,6 +115,11 @@ int ending_signal() {
   return pending != 0 ? pending : last_signal.load(std::memory_order_relaxed);
 }
 
+void adopt_signal(int signal) {
+  int none = 0;
+  received_signal.compare_exchange_strong(none, signal);
+}
+
 void tolerate_signals_outside_of_training() {
   const std::lock_guard lock(mutex);
   for (const int signal : {kSignalToSave, SIGXFSZ}) {

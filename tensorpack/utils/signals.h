@@ -62,6 +62,9 @@ int pending_signal();
 /// another watch: what an interrupted training leaves is destroyed then.
 int ending_signal();
 
+/// From now on as if this process had received the signal, by which others end together with it.
+void adopt_signal(int signal);
+
 /// For the rest of the process: SIGUSR1, which a scheduler may send between two trainings, and
 /// SIGXFSZ, for a log that grew too large, end nothing. What the program handles or ignores stays
 /// so, and processes that it starts do not inherit it.

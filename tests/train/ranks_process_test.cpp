@@ -320,7 +320,53 @@ TEST(RanksProcessTest, SigtermWhileTheChiefValidatesEndsAllWithACheckpointOfAll)
     const Ended ended = wait_for(*rank);
     EXPECT_EQ(ended.status, 128 + SIGTERM) << ended.output;
   }
-  EXPECT_GT(load_checkpoint(dir.path()).global_step, 5) << "after the epoch that was validated";
+  EXPECT_GE(load_checkpoint(dir.path()).global_step, 5) << "after the epoch that was validated";
+}
+
+void expect_all_end_by(int signal, const Children& ranks) {
+  for (const auto& rank : ranks) {
+    const Ended ended = wait_for(*rank);
+    EXPECT_EQ(ended.status, 128 + signal) << ended.output;
+  }
+}
+
+// With the random numbers of the other rank.
+void expect_checkpoint_of_both(const fs::path& dir, const testing::Matcher<int64_t>& step) {
+  const Checkpoint checkpoint = load_checkpoint(dir);
+  EXPECT_THAT(checkpoint.global_step, step);
+  EXPECT_TRUE(std::ranges::any_of(
+      checkpoint.extra, [](const auto& entry) { return entry.first.starts_with("rank1/"); }));
+}
+
+Children start_stalled(const fs::path& dir, const std::string& whose) {
+  Children ranks = start_ranks(2, {TENSORPACK_TRAIN_CHILD, "stall", dir.string(), whose});
+  for (const auto& rank : ranks) {
+    EXPECT_TRUE(rank->read_until("in step 4\n")) << rank->output();
+  }
+  return ranks;
+}
+
+TEST(RanksProcessTest, ARankThatWaitsForDataMakesTheStepThatTheOtherHasBegun) {
+  for (const size_t rank : {0U, 1U}) {
+    const TempDir dir;
+    const Children ranks = start_stalled(dir.path(), std::to_string(rank));
+    for (const auto& one : ranks) one->send(SIGTERM);
+    EXPECT_TRUE(ranks[rank]->read_until("waiting up to 20 s for the data of step 4"))
+        << ranks[rank]->output();
+    write_file_atomically(dir.path() / "data", std::string_view());
+    expect_all_end_by(SIGTERM, ranks);
+    expect_checkpoint_of_both(dir.path(), 4);
+  }
+}
+
+TEST(RanksProcessTest, WhenTheDataOfAllDoesNotComeTheStepBeforeIsSavedByAll) {
+  for (const std::vector<size_t>& signalled : {std::vector<size_t>{0, 1}, {0}, {1}}) {
+    const TempDir dir;
+    const Children ranks = start_stalled(dir.path(), "all");
+    for (const size_t rank : signalled) ranks[rank]->send(SIGTERM);
+    expect_all_end_by(SIGTERM, ranks);
+    expect_checkpoint_of_both(dir.path(), 3);
+  }
 }
 
 Children start_drifting(const fs::path& dir, const std::string& how) {

@@ -2,6 +2,8 @@
 // The programs that tests start:
 //   train_child wait <logdir> none|saver|periodic|chatty  trains until a signal ends it
 //   train_child block <logdir> queue|staging|feed         the same, with data that stops coming
+//   train_child stall <logdir> <rank>|all                 trains; after 3 steps the rank's data stops
+//                                                         coming until there is <logdir>/data
 //   train_child resume <logdir> <epochs> <stop> <signal> [<rank>]
 //                                                         trains a network, resuming what is there;
 //                                                         rank <rank>, or the chief, sends itself
@@ -149,6 +151,36 @@ void wait_for_data(const std::string& source) {
        .callbacks = {Reporter(), ModelSaver()},
        .steps_per_epoch = 1'000'000},
       SimpleTrainer());
+}
+
+// Says when a rank begins the fourth step.
+class SayFourthStep final : public Callback {
+ public:
+  SayFourthStep() { set_chief_only(false); }
+  RunArgs before_run(RunContext&) override {
+    if (global_step() == 3) say("in step 4");
+    return {};
+  }
+};
+
+void stall(const std::filesystem::path& dir, const std::string& whose) {
+  const bool is_stalled = whose == "all" || whose == std::to_string(detect_launch().rank);
+  const auto points = [dir, is_stalled]() -> Generator<DataPoint> {
+    for (int i = 0;; ++i) {
+      while (is_stalled && i >= 3 && !std::filesystem::exists(dir / "data")) ::usleep(10'000);
+      DataPoint point{at::ones({1})};
+      co_yield point;
+    }
+  };
+  launch_train_with_config(
+      {.model = Model{.inputs = {{"x", {-1}}},
+                      .build_graph =
+                          [](const at::Tensor& x) { return (get_variable("w", {}) * x).sum(); },
+                      .optimizer = Adam()},
+       .dataflow = FromGenerator(points),
+       .callbacks = {SayFourthStep(), ModelSaver()},
+       .steps_per_epoch = 1'000'000},
+      DistributedTrainer());
 }
 
 // Prints the exact cost of every step.
@@ -414,6 +446,8 @@ int main(int argc, char** argv) {
       wait_for_signal(words.at(2));
     } else if (words.at(0) == "block") {
       wait_for_data(words.at(2));
+    } else if (words.at(0) == "stall") {
+      stall(words.at(1), words.at(2));
     } else if (words.at(0) == "twice") {
       train_twice(words.at(1));
     } else if (words.at(0) == "seed") {

@@ -182,7 +182,7 @@ class WorkAhead::State {
     is_waiting_for_data_ = true;
     while (!head().is_ready && next_place_ < total_) {
       if (has_news_.wait_for(lock, kPatience) == std::cv_status::no_timeout) continue;
-      if (const int signal = pending_signal()) throw Interrupted(signal);
+      if (const int signal = signal_to_give_up()) throw Interrupted(signal);
       if (stop_requested()) throw Abandoned();
     }
     is_waiting_for_data_ = false;

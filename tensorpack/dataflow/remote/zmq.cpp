@@ -127,7 +127,7 @@ void wait_for(zmq::socket_t& socket, short events) {
 bool send(zmq::socket_t& socket, zmq::message_t message) {
   while (true) {
     if (socket.send(message, zmq::send_flags::dontwait)) return true;
-    if (const int signal = pending_signal()) throw Interrupted(signal);
+    if (const int signal = signal_to_give_up()) throw Interrupted(signal);
     if (stop_requested()) return false;
     wait_for(socket, ZMQ_POLLOUT);
   }
@@ -205,7 +205,7 @@ struct RemoteDataZMQ::Impl {
       if (socket->recv(message, zmq::recv_flags::dontwait)) {
         if (auto point = datapoint_of(message)) return point;
       }
-      if (const int signal = pending_signal()) throw Interrupted(signal);
+      if (const int signal = signal_to_give_up()) throw Interrupted(signal);
       if (stop_requested()) return std::nullopt;
       if (!timer) timer.emplace();
       TP_CHECK(options.timeout_seconds <= 0 || timer->seconds() < options.timeout_seconds,

@@ -20,6 +20,7 @@
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/signals.h"
+#include "tensorpack/utils/stop_flag.h"
 #include "tensorpack/utils/string.h"
 #include "tensorpack/utils/wait_for_device.h"
 
@@ -455,7 +456,7 @@ void C10dGroup::wait(Transfer& transfer, int64_t collective) {
   const auto begun = Clock::now();
   const auto watch_at = begun + std::max<milliseconds>(timeout_ - kWatchBeforeTimeout, kSlice);
   std::optional<SignsOfLife::WatchAll> watching;
-  std::optional<Clock::time_point> signalled;  // since when there is a signal
+  PatienceAfterSignal patience(kPatienceAfterSignal);
   for (;;) {
     check_failure();
     try {
@@ -465,10 +466,9 @@ void C10dGroup::wait(Transfer& transfer, int64_t collective) {
     }
     if (const auto news = signs_->news_against(collective)) fail_by(*news);
     if (Clock::now() >= begun + timeout_) fail_by_timeout(collective);
-    if (pending_signal() != 0 && !signalled) signalled = Clock::now();
-    if (signalled && Clock::now() >= *signalled + kPatienceAfterSignal) {
+    if (const int signal = patience.signal_when_over()) {
       note_failure("a signal ended this process while it waited for the others.");
-      throw Interrupted(pending_signal());
+      throw Interrupted(signal);
     }
     if (!watching && Clock::now() >= watch_at) watching.emplace(*signs_);
   }

@@ -97,9 +97,11 @@ struct SignsOfLife::State {
   Clock::time_point answered = Clock::now();
   int signal_to_end = 0;  // that this process received
   bool has_to_save = false;
-  int64_t last_step = 0;  // after which the loop has looked
+  int64_t last_step = 0;           // after which the loop has looked
+  bool may_wait_for_data = false;  // the loop has begun no collective after that step
   // Of this round of an agreement:
   int round = 0;
+  bool is_asked = false;           // the loop has to promise a step when it looks
   std::optional<int64_t> promise;  // the loop does not go beyond it without an agreement
   bool promise_is_told = false;
   std::optional<AgreedSignal> agreed;
@@ -121,6 +123,10 @@ struct SignsOfLife::State {
   void read_news();
   void learn(News what);
   void find_silent();
+  bool has_to_promise() const {
+    return !promise_is_told && (promise || (signal_to_share() != 0 && !is_asked));
+  }
+  bool promise_a_step(int signal);
   void agree_on_signal(bool beat_is_due);
   void begin_next_round();
   void say_farewell();
@@ -209,19 +215,32 @@ void SignsOfLife::State::find_silent() {
                                next, in_seconds(silence), last_step_of(next), kHowToGoOn)};
 }
 
+/// For the loop, unless it has done so. False if it is left to the loop, which may wait for data.
+bool SignsOfLife::State::promise_a_step(int signal) {
+  const bool is_to_end = signal != kSignalToSave;
+  if (!promise && may_wait_for_data && is_to_end) {
+    is_asked = true;
+    return false;
+  }
+  if (!promise || (may_wait_for_data && !is_to_end)) promise = last_step + 1;
+  return true;
+}
+
 /// See Note [Acting on a signal together].
 void SignsOfLife::State::agree_on_signal(bool beat_is_due) {
   std::unique_lock lock(mutex);
   const int signal = signal_to_share();
   const bool is_told = promise_is_told;
-  if (agreed || !(beat_is_due || signal != 0 || is_told)) return;
+  if (agreed || !(beat_is_due || signal != 0 || promise || is_asked)) return;
   const int this_round = round;  // the loop begins the next one when all have agreed
   lock.unlock();
   if (!is_told) {
-    if (signal == 0 && !store().has({signal_key(this_round)})) return;
-    if (signal != 0) store().set_first(signal_key(this_round), std::to_string(signal));
+    const std::string key = signal_key(this_round);
+    if (signal == 0 && !store().has({key})) return;
+    const std::string first =
+        signal != 0 ? store().set_first(key, std::to_string(signal)) : store().get(key);
     lock.lock();
-    if (!promise) promise = last_step + 1;
+    if (!promise_a_step(std::stoi(first))) return;
     promise_is_told = true;
     const std::string text = std::to_string(*promise);
     lock.unlock();
@@ -241,6 +260,7 @@ void SignsOfLife::State::agree_on_signal(bool beat_is_due) {
 void SignsOfLife::State::begin_next_round() {
   if (agreed->signal == kSignalToSave) has_to_save = false;
   ++round;
+  is_asked = false;
   promise.reset();
   promise_is_told = false;
   agreed.reset();
@@ -301,9 +321,7 @@ void SignsOfLife::run(const std::shared_ptr<State>& state) {
   try {
     for (bool leaving = false; !leaving;) {
       std::unique_lock lock(s.mutex);
-      s.changed.wait_for(lock, kTick, [&] {
-        return s.leaving || s.to_tell || (s.signal_to_share() != 0 && !s.promise_is_told);
-      });
+      s.changed.wait_for(lock, kTick, [&] { return s.leaving || s.to_tell || s.has_to_promise(); });
       leaving = s.leaving;
       lock.unlock();
       const bool due = Clock::now() >= next_beat;
@@ -350,11 +368,14 @@ bool SignsOfLife::all_have_left(SharedStore& store, int size) {
 void SignsOfLife::set_step(int64_t step) {
   const std::lock_guard lock(state_->mutex);
   state_->own.step = step;
+  state_->last_step = step;
+  state_->may_wait_for_data = true;
 }
 
 int64_t SignsOfLife::begin_collective(std::string what) {
   const std::lock_guard lock(state_->mutex);
   state_->own.collective = std::move(what);
+  state_->may_wait_for_data = false;
   return ++state_->own.collectives;
 }
 
@@ -423,20 +444,22 @@ std::optional<int64_t> SignsOfLife::last_step(int rank) const {
   return was_seen ? std::optional(state_->last_step_of(rank)) : std::nullopt;
 }
 
-// Who received a signal stops at the step it is at, so that the others are soon found waiting for
-// it.
 void SignsOfLife::share_signal(int signal) {
   const std::lock_guard lock(state_->mutex);
-  const bool is_known = signal == kSignalToSave ? std::exchange(state_->has_to_save, true)
-                                                : std::exchange(state_->signal_to_end, signal) != 0;
-  if (is_known) return;
-  if (!state_->promise) state_->promise = state_->last_step + 1;
-  state_->changed.notify_all();
+  if (signal == kSignalToSave) state_->has_to_save = true;
+  if (signal != kSignalToSave) state_->signal_to_end = signal;
 }
 
+// Who knows of a signal stops at the step it is at, so that the others are soon found waiting for
+// it.
 int SignsOfLife::agreed_signal(int64_t step) {
   std::unique_lock lock(state_->mutex);
+  state_->may_wait_for_data = step == state_->last_step;
   state_->last_step = step;
+  if (!state_->promise && (state_->signal_to_share() != 0 || state_->is_asked)) {
+    state_->promise = step;
+    state_->changed.notify_all();
+  }
   if (!state_->promise || step < *state_->promise) return 0;
   state_->changed.wait_for(lock, kPatienceForPromises,
                            [&] { return state_->agreed || state_->news || state_->finished; });

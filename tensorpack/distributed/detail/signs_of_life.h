@@ -13,6 +13,11 @@
 // signal after the latest of the promised steps. The threads do that while the loops go on or wait
 // for each other, so that no rank is stuck. After a signal to save another round may follow, with
 // keys of its own.
+//
+// A loop whose data does not come asks again and again after the same step. It can still end after
+// that one. So, until a step's first collective, the thread leaves the promise to the loop: only
+// the loop knows that it takes no data before all have agreed. All end there when no rank has its
+// data; if one has, the others wait for theirs. To save, the next step is waited for.
 #pragma once
 
 #include <chrono>
@@ -130,7 +135,8 @@ class SignsOfLife {
   /// Has all agree on a step to act on it after. See Note [Acting on a signal together].
   void share_signal(int signal);
   /// Between steps, with the number of those that were made: the signal that all agreed to act on
-  /// here, or 0. Waits for the others' promises, but not for ever: then throws Interrupted.
+  /// here, or 0. Waits for the others' promises, but not for ever: then throws Interrupted. May be
+  /// asked again after the same step, until a step begins.
   int agreed_signal(int64_t step);
 
   /// Tells it to all, unless there is older news.

@@ -54,7 +54,7 @@ class Producer {
     if (stats_) stats_->count_depth(static_cast<int64_t>(size()));
     std::optional<T> item = state_->queue.pop_for(kPatience);
     while (!item && !state_->queue.finished()) {
-      if (const int signal = pending_signal()) throw Interrupted(signal);
+      if (const int signal = signal_to_give_up()) throw Interrupted(signal);
       if (stop_requested()) return std::nullopt;  // by the owner of the thread that asks
       item = state_->queue.pop_for(kPatience);
     }
