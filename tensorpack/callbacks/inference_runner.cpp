@@ -5,6 +5,7 @@
 #include <torch/csrc/jit/serialization/pickle.h>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 
 #include "tensorpack/callbacks/fetch_spec.h"
@@ -16,6 +17,8 @@
 #include "tensorpack/utils/error_context.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/progress_meter.h"
+#include "tensorpack/utils/signals.h"
+#include "tensorpack/utils/stop_flag.h"
 #include "tensorpack/utils/string.h"
 #include "tensorpack/utils/worker_team.h"
 
@@ -36,6 +39,11 @@ std::string free_name(const Graph& graph, const std::string& wanted) {
 // More than validation usually takes: perhaps the data has no end.
 constexpr int64_t kManyDatapoints = 10'000;
 constexpr int64_t kTooManyDatapoints = 1'000'000;
+
+// How long a pass goes on after a signal to end: a checkpoint is to be saved before the process is
+// killed. All processes meet at the end of a common pass.
+constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kPatienceOfAll{20};
 
 // How many samples a datapoint has: see InferenceRunnerOptions::count_samples. nullopt where the
 // inputs differ.
@@ -91,6 +99,7 @@ void InferenceInput::start() {
 
 std::optional<DataPoint> InferenceInput::next() {
   if (!ends_with_pass_ && source_->size() == count_) return std::nullopt;
+  if (const int signal = signal_to_give_up()) throw Interrupted(signal);
   std::optional<DataPoint> datapoint = source_->next();
   if (!datapoint) return std::nullopt;
   ++count_;
@@ -240,7 +249,9 @@ void InferenceRunner::after_train() {
 
 void InferenceRunner::trigger() {
   for (Inferencer& inferencer : inferencers_) inferencer.before_inference();
-  if (options_.on_all_processes && trainer().processes() != nullptr) {
+  const bool with_all = options_.on_all_processes && trainer().processes() != nullptr;
+  const GiveUpScope give_up(PatienceAfterSignal(with_all ? kPatienceOfAll : kPatience));
+  if (with_all) {
     run_pass_on_all(*trainer().processes());
   } else {
     warn_if_empty(run_pass([&](const Fetched& fetched) { hand_out(fetched); }), towers_[0].name());

@@ -65,7 +65,7 @@ class WaitForData {
       if (const int agreed = processes_->agreed_signal(steps_made_)) return agreed;
     }
     if (pending != 0 && !std::exchange(has_told_, true)) {
-      log::info("After a signal: waiting up to {} s for the data of step {}, which is begun.",
+      logging::info("After a signal: waiting up to {} s for the data of step {}, which is begun.",
                 kPatience.count(), steps_made_ + 1);
     }
     return patience_.signal_when_over();

@@ -28,6 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
 using Words = std::vector<std::string>;
 
@@ -336,6 +337,19 @@ void expect_checkpoint_of_both(const fs::path& dir, const testing::Matcher<int64
   EXPECT_THAT(checkpoint.global_step, step);
   EXPECT_TRUE(std::ranges::any_of(
       checkpoint.extra, [](const auto& entry) { return entry.first.starts_with("rank1/"); }));
+}
+
+TEST(RanksProcessTest, ASignalToAllGivesUpALongValidationOfTheChiefAndAllSave) {
+  for (const auto& [data, signal] : {std::pair{"stall", SIGTERM}, {"endless", SIGUSR2}}) {
+    const TempDir dir;
+    const Children ranks =
+        start_ranks(2, {TENSORPACK_TRAIN_CHILD, "validate_data", dir.path().string(), data});
+    ASSERT_TRUE(ranks[0]->read_until("validating\n")) << ranks[0]->output();
+    for (const auto& rank : ranks) rank->send(signal);
+    expect_all_end_by(signal, ranks);
+    EXPECT_THAT(ranks[0]->output(), HasSubstr("InferenceRunner did not finish: terminated"));
+    expect_checkpoint_of_both(dir.path(), AnyOf(5, 6));  // at the end of the epoch, or a step later
+  }
 }
 
 Children start_stalled(const fs::path& dir, const std::string& whose) {

@@ -120,6 +120,19 @@ TEST_F(SignalProcessTest, DataThatDoesNotComeKeepsNobodyFromEnding) {
   }
 }
 
+TEST_F(SignalProcessTest, AValidationThatDoesNotEndIsGivenUpAndItsEpochSaved) {
+  for (const char* data : {"stall", "endless"}) {
+    const TempDir dir;
+    ChildProcess child({TENSORPACK_TRAIN_CHILD, "validate_data", dir.path().string(), data});
+    ASSERT_TRUE(child.read_until("validating\n")) << child.output();
+    child.send(SIGTERM);
+    EXPECT_EQ(child.wait(), 143) << child.output();
+    const Checkpoint checkpoint = load_checkpoint(dir.path());
+    EXPECT_EQ(checkpoint.epoch_num, 1);
+    EXPECT_FALSE(checkpoint.extra.contains("steps_done_in_epoch"));
+  }
+}
+
 TEST_F(SignalProcessTest, WhyATrainingFailedIsReadOnceAndIsInTheLog) {
   const std::string reason = "[fail] it is broken.";
   const auto times_in = [&](const std::string& text) {

@@ -25,6 +25,8 @@
 //                                                         apart; see drift()
 //   train_child validate <logdir>                         the chief validates after every epoch,
 //                                                         until there is <logdir>/validated
+//   train_child validate_data <logdir> stall|endless      validates with data that stops coming, or
+//                                                         that comes fast and never ends
 //   train_child validate_shares <logdir> all|equal        validates in all processes, each on its
 //                                                         share of 10 samples, or on equal shares
 //   train_child fail <logdir>                             throws an Error while training
@@ -52,6 +54,7 @@
 #include "tensorpack/dataflow/batch.h"
 #include "tensorpack/dataflow/cache.h"
 #include "tensorpack/dataflow/fake_data.h"
+#include "tensorpack/dataflow/fixed_size.h"
 #include "tensorpack/dataflow/from_generator.h"
 #include "tensorpack/dataflow/from_list.h"
 #include "tensorpack/dataflow/map.h"
@@ -407,6 +410,24 @@ void validate(const std::filesystem::path& dir) {
                            DistributedTrainer());
 }
 
+// The saver comes behind what does not end.
+void validate_data(bool stalls) {
+  const auto points = [stalls]() -> Generator<DataPoint> {
+    for (int i = 0;; ++i) {
+      if (i == 1) say("validating");
+      while (stalls && i > 0) ::pause();
+      DataPoint point{at::ones({1, 5}), at::ones({1})};
+      co_yield point;
+    }
+  };
+  launch_train_with_config(AutoResumeTrainConfig(network_config(
+                               {InferenceRunner(FromGenerator(points) | fixed_size(1'000'000'000),
+                                                {ScalarStats({"cost"})}),
+                                ModelSaver()},
+                               1000)),
+                           DistributedTrainer());
+}
+
 // Samples 0 to 9, of which 8 and 9 are wrong, in batches of 4: the last ones are smaller.
 void validate_in_all_processes(bool equal) {
   std::vector<DataPoint> samples;
@@ -460,6 +481,8 @@ int main(int argc, char** argv) {
       drift(words.at(2));
     } else if (words.at(0) == "validate") {
       validate(words.at(1));
+    } else if (words.at(0) == "validate_data") {
+      validate_data(words.at(2) == "stall");
     } else if (words.at(0) == "validate_shares") {
       validate_in_all_processes(words.at(2) == "equal");
     } else if (words.at(0) == "fail") {

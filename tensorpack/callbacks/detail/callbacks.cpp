@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/callbacks/detail/callbacks.h"
 
+#include <csignal>
+
 #include "tensorpack/graph/chief_only.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/error_context.h"
 #include "tensorpack/utils/logger.h"
+#include "tensorpack/utils/signals.h"
 #include "tensorpack/utils/string.h"
 #include "tensorpack/utils/timer.h"
 
@@ -136,6 +139,8 @@ bool Callbacks::request_to_save() {
   return is_saved;
 }
 
+// A signal to save and end may end one of them, such as a long validation, and not the rest: other
+// processes wait for what saves. The trainer looks for the signal afterwards.
 void Callbacks::trigger_epoch() {
   std::exception_ptr stop;
   std::vector<std::pair<std::string, double>> times;
@@ -145,6 +150,11 @@ void Callbacks::trigger_epoch() {
       callback.trigger_epoch();
     } catch (const StopTraining&) {
       if (!stop) stop = std::current_exception();
+    } catch (const Interrupted& interrupted) {
+      const bool others_are_in_it = has_other_processes_ && !callback.chief_only();
+      const bool all_are_to_save = pending_signal() != 0 && interrupted.signal() != SIGINT;
+      if (others_are_in_it || !all_are_to_save) throw;
+      logging::warning("{} did not finish: {}.", callback.name(), interrupted.what());
     }
     times.emplace_back(callback.name(), timer.seconds());
   });
