@@ -35,9 +35,9 @@ Owned<Optimizer> adam() { return Adam({.lr = 1e-3, .epsilon = 1e-3}); }
 Values train_on_gpu(SingleCostTrainer&& trainer, DataFlowPtr data,
                     const std::function<at::Tensor(const at::Tensor&)>& logits = mlp,
                     Owned<Optimizer> optimizer = adam(), int64_t steps = 30) {
-  launch_train_with_config({.model = Model{.inputs = image_inputs(),
-                                           .build_graph = cost_of(logits),
-                                           .optimizer = std::move(optimizer)},
+  launch_train_with_config({.model = tensorpack::Model{.inputs = image_inputs(),
+                                                       .build_graph = cost_of(logits),
+                                                       .optimizer = std::move(optimizer)},
                             .dataflow = std::move(data),
                             .extra_callbacks = OwnedList<Callback>(),
                             .monitors = OwnedList<MonitorBase>(),

@@ -12,6 +12,7 @@
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/dataflow/from_list.h"
 #include "tensorpack/dataflow/map.h"
+#include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/models/batch_norm.h"
 #include "tensorpack/models/conv2d.h"
 #include "tensorpack/models/dropout.h"
@@ -119,6 +120,16 @@ TEST_F(CudaTrainTest, TrainsInEveryPrecisionAndPredictsOnBothDevices) {
       EXPECT_EQ(variable->tensor.scalar_type(), at::kFloat);
     }
   }
+}
+
+TEST_F(CudaTrainTest, DataIsStagedWithoutATrainConfigToo) {
+  SimpleTrainer trainer({.device = at::kCUDA});
+  const std::string log = stdout_of([&] {
+    trainer.setup_graph(quadrant_inputs(), QueueInput(FromList(quadrants(8))), quadrant_cost,
+                        Adam({.lr = 0.01}));
+  });
+  EXPECT_THAT(log, HasSubstr("by a StagingInput"));
+  trainer.train({.steps_per_epoch = 8, .max_epoch = 2});
 }
 
 TEST_F(CudaTrainTest, Float16TrainsWithLossScaling) {
