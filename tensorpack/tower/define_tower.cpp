@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "tensorpack/tower/enclosing_scope.h"
+#include "tensorpack/tower/detail/enclosing_scope.h"
 
 namespace tensorpack {
 namespace {

@@ -10,13 +10,13 @@
 #include "tensorpack/input_source/staging_input.h"
 #include "tensorpack/parallel/equal_variables.h"
 #include "tensorpack/parallel/variable_sync.h"
+#include "tensorpack/utils/detail/thread_frame.h"
 #include "tensorpack/utils/device.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/error_context.h"
 #include "tensorpack/utils/hash.h"
 #include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/string.h"
-#include "tensorpack/utils/detail/thread_frame.h"
 #include "tensorpack/utils/timer.h"
 
 namespace tensorpack {

@@ -12,7 +12,7 @@
 #include "tensorpack/parallel/data_parallel.h"
 #include "tensorpack/predict/online_predictor.h"
 #include "tensorpack/tower/define_tower.h"
-#include "tensorpack/tower/enclosing_scope.h"
+#include "tensorpack/tower/detail/enclosing_scope.h"
 #include "tensorpack/tower/tower_context.h"
 #include "tensorpack/tower/tower_func.h"
 #include "tensorpack/tower/tower_handle.h"

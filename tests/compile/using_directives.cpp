@@ -32,6 +32,6 @@ void resolves(const torch::Tensor& x, vector<float> v, DataFlowPtr flow) {
 void qualified(const torch::Tensor& x) {
   static_assert(kIsTensor<decltype(tensorpack::one_hot(x, 2))>);
   [[maybe_unused]] const Initializer zeros = tensorpack::init::zeros();
-  FromGenerator([]() -> tensorpack::Generator<DataPoint> { co_yield datapoint(torch::ones({1})); });
+  FromGenerator([]() -> tensorpack::Generator<DataPoint> { co_yield DataPoint(); });
   throw tensorpack::Error("[here] nothing.");
 }
