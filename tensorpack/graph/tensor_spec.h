@@ -12,9 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace at {
-class Tensor;
-}
+#include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
 

@@ -83,14 +83,17 @@ namespace detail {
 template <typename T>
 concept DerivedModel = std::derived_from<std::remove_cvref_t<T>, ModelDesc>;
 template <typename T>
-concept OwnsModelDesc = std::convertible_to<T, std::shared_ptr<ModelDesc>>;
+concept OwnsModelDesc = std::convertible_to<T, std::shared_ptr<ModelDesc>> ||
+    std::convertible_to<T, std::unique_ptr<ModelDesc>>;
 
 Model model_of(std::shared_ptr<ModelDesc> desc);
 
 template <typename T>
 std::shared_ptr<ModelDesc> share_model(T&& desc) {
-  if constexpr (OwnsModelDesc<T>) {
+  if constexpr (std::convertible_to<T, std::shared_ptr<ModelDesc>>) {
     return std::forward<T>(desc);
+  } else if constexpr (OwnsModelDesc<T>) {
+    return std::unique_ptr<ModelDesc>(std::forward<T>(desc));
   } else {
     using Value = std::remove_cvref_t<T>;
     static_assert(!std::is_lvalue_reference_v<T>,

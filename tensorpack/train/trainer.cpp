@@ -66,7 +66,7 @@ class WaitForData {
     }
     if (pending != 0 && !std::exchange(has_told_, true)) {
       logging::info("After a signal: waiting up to {} s for the data of step {}, which is begun.",
-                kPatience.count(), steps_made_ + 1);
+                    kPatience.count(), steps_made_ + 1);
     }
     return patience_.signal_when_over();
   }

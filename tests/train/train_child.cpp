@@ -2,7 +2,8 @@
 // The programs that tests start:
 //   train_child wait <logdir> none|saver|periodic|chatty  trains until a signal ends it
 //   train_child block <logdir> queue|staging|feed         the same, with data that stops coming
-//   train_child stall <logdir> <rank>|all                 trains; after 3 steps the rank's data stops
+//   train_child stall <logdir> <rank>|all                 trains; after 3 steps the rank's data
+//   stops
 //                                                         coming until there is <logdir>/data
 //   train_child resume <logdir> <epochs> <stop> <signal> [<rank>]
 //                                                         trains a network, resuming what is there;
