@@ -11,6 +11,7 @@
 #include "benchmarks/resnet50_shapes.h"
 #include "benchmarks/silence.h"
 #include "tensorpack/callbacks/model_saver.h"
+#include "tensorpack/checkpoint/checkpoint_writer.h"
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/graph/variable_scope.h"
