@@ -41,9 +41,10 @@ int64_t to_json(system_clock::time_point time) {
 }
 
 // Times that a damaged index names could overflow; none is later than this.
-system_clock::time_point from_json(int64_t count) {
-  constexpr int64_t kLast = 4'000'000'000'000;  // in the year 2096
-  return system_clock::time_point(milliseconds(std::clamp<int64_t>(count, 0, kLast)));
+system_clock::time_point from_json(const nlohmann::json& count) {
+  constexpr double kLast = 4e12;  // in the year 2096
+  const double milliseconds_since = std::clamp(count.get<double>(), 0.0, kLast);
+  return system_clock::time_point(milliseconds(static_cast<int64_t>(milliseconds_since)));
 }
 
 system_clock::duration hours(double count) {
