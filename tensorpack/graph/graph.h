@@ -80,7 +80,7 @@ class Graph {
   void announce_change();
   int64_t announced_changes() const { return announced_changes_; }
 
-  /// Told by what saves the graph in checkpoints: ops that keep state elsewhere then warn of it.
+  /// Callbacks that save the graph call it: ops that keep state elsewhere then warn of that.
   void expect_checkpoints() { has_checkpoints_ = true; }
   bool has_checkpoints() const { return has_checkpoints_; }
 

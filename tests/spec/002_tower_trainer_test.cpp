@@ -227,7 +227,7 @@ TEST(TowerTrainerSpec, OnlyTrainableVariablesAreTrained) {
   EXPECT_THAT(trainable, ElementsAre("w", "b"));
 }
 
-// The same, broken: told, since it would never change.
+// The same, broken: a warning, since it would never change.
 TEST(TowerTrainerSpec, ATrainableVariableWithoutAGradientIsTold) {
   SimpleTrainer trainer;
   const std::string log = stdout_of([&] {

@@ -263,7 +263,7 @@ TEST(TrainingInterfaceSpec, AModelNeedsNoCostToPredict) {
   EXPECT_EQ(predict(torch::ones({1}))[0].item<float>(), 3);
 }
 
-// The same: what is not said is told with the class.
+// The same: the error names the class and what it does not say.
 TEST(TrainingInterfaceSpec, AModelThatIsNotCompleteIsAnError) {
   class Empty : public ModelDesc {};
   class NoOptimizer : public ModelDesc {
