@@ -24,7 +24,9 @@ namespace {
 class Training {
  public:
   Training(const std::string& model, ExecutorKind executor, Fusion fusion = Fusion::kDefault)
-      : work_(workload(model)), session_(graph_, {.executor = executor, .fusion = fusion}) {
+      : Training(model, {.executor = executor, .fusion = fusion}) {}
+  Training(const std::string& model, SessionOptions options)
+      : work_(workload(model)), session_(graph_, options) {
     tune_process();
     std::vector<int64_t> shape = work_.batch;
     op_ = graph_.define({
@@ -59,6 +61,12 @@ double seconds_of(Training& training) {
   const auto start = std::chrono::steady_clock::now();
   training.step();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double seconds_of(Training& training, int64_t steps) {
+  double seconds = 0;
+  for (int64_t i = 0; i < steps; ++i) seconds += seconds_of(training);
+  return seconds;
 }
 
 PeerProcess stock_eager(const std::string& model) {
@@ -105,6 +113,22 @@ Figure against_python(const Stopwatch& watch, const std::string& model) {
   });
 }
 
+// What an epoch of 500 steps, the first of a training, loses by comparing the function again.
+Figure verifying_again(const Stopwatch&, const std::string& model) {
+  constexpr int64_t kSteps = 500;
+  constexpr int64_t kTurns = 50;
+  Training verified(model, SessionOptions{.verify_again = true});
+  Training unverified(model, SessionOptions{.verify_again = false});
+  for (Training* training : {&verified, &unverified}) training->step();  // prepares
+  double with = 0;
+  double without = 0;
+  for (int64_t turn = 0; turn < kTurns; ++turn) {
+    with += seconds_of(verified, kSteps / kTurns);
+    without += seconds_of(unverified, kSteps / kTurns);
+  }
+  return {.value = without / with, .peer_name = "never compared again"};
+}
+
 double peak_megabytes(ExecutorKind executor) {
   Training training("resnet18", executor);
   for (int i = 0; i < 2; ++i) training.step();
@@ -128,12 +152,6 @@ Figure record_cost(const Stopwatch&) {
   for (int i = 0; i < 10; ++i) step = std::min(step, seconds_of(eager));
   Training replay("lenet", ExecutorKind::kReplay);
   return {.value = seconds_of(replay) / step, .unit = "eager steps", .peer_name = "eager"};
-}
-
-double seconds_of(Training& training, int64_t steps) {
-  double seconds = 0;
-  for (int64_t i = 0; i < steps; ++i) seconds += seconds_of(training);
-  return seconds;
 }
 
 // What a quiet machine would lose if OpenMP's threads always slept (see utils/shared_machine.h).
@@ -173,6 +191,8 @@ void add_engine_benchmarks(Suite& suite) {
   add("lenet_vs_python", against_python, "lenet");
   add("lenet_passive_vs_spinning", passive_against_spinning, "lenet");
   add("mlp64_passive_vs_spinning", passive_against_spinning, "mlp64");
+  add("mlp64_verified_again_vs_not", verifying_again, "mlp64");
+  add("lenet_verified_again_vs_not", verifying_again, "lenet");
   suite.add("engine/look_at_the_machine", look_at_the_machine);
   suite.add("engine/resnet18_peak_memory_vs_eager", peak_memory);
   suite.add("engine/record_cost_in_eager_steps", record_cost);

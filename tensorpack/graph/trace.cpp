@@ -1,7 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensorpack/graph/trace.h"
 
+#include <bit>
+#include <limits>
+#include <sstream>
+
 namespace tensorpack {
+namespace {
+
+std::string text_of(const c10::IValue& value) {
+  std::ostringstream stream;
+  stream.precision(std::numeric_limits<double>::max_digits10);
+  stream << value;
+  return stream.str();
+}
+
+}  // namespace
+
+bool is_same_literal(const c10::IValue& a, const c10::IValue& b) {
+  if (a.is(b)) return true;
+  if (a.tagKind() != b.tagKind()) return false;
+  if (a.isInt()) return a.toInt() == b.toInt();
+  if (a.isBool()) return a.toBool() == b.toBool();
+  if (a.isDouble()) {
+    return std::bit_cast<uint64_t>(a.toDouble()) == std::bit_cast<uint64_t>(b.toDouble());
+  }
+  if (a.isGenerator()) return a.toGenerator() == b.toGenerator();
+  if (a.isDevice()) return a.toDevice() == b.toDevice();
+  if (a.isIntList()) return a.toIntVector() == b.toIntVector();
+  return text_of(a) == text_of(b);
+}
 
 std::string name_of(const c10::OperatorHandle& op) {
   const c10::OperatorName& name = op.operator_name();

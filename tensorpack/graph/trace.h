@@ -58,6 +58,9 @@ struct Argument {
   c10::IValue literal = {};
 };
 
+/// Whether both are the same number, list or text; NaN is NaN.
+bool is_same_literal(const c10::IValue& a, const c10::IValue& b);
+
 struct Result {
   std::vector<ValueId> ids = {};
   bool is_list = false;

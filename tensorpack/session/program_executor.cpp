@@ -368,7 +368,9 @@ ProgramExecutor::Variant ProgramExecutor::record_variant(const Op& op,
   }
   guard.add(recording.foreign);
   auto watch = std::make_unique<RecordingWatch>(graph_, announced_changes, recording);
-  return {std::move(recording.trace), std::move(recording.foreign), std::move(watch), {}, {}};
+  const bool is_first = variants_[&op.state()].empty();
+  if (!is_first) watch->compare_rarely();  // the same function, on other shapes
+  return {std::move(recording.trace), std::move(recording.foreign), std::move(watch), {}, {}, {}};
 }
 
 ProgramExecutor::LoweredProgram& ProgramExecutor::program_for(
@@ -413,14 +415,38 @@ bool ProgramExecutor::is_due_to_be_verified(const Variant& variant) const {
 // else and no change was announced.
 bool ProgramExecutor::does_the_same(const Op& op, Variant& variant,
                                     const std::vector<at::Tensor>& inputs) {
+  const bool has_moved = variant.watch->sees_moved_variable();
+  if (has_moved && !follow_variables(graph_, variant.trace)) return false;
+  const int64_t announced_changes = graph_.announced_changes();
+  variant.watch->postpone();
+  if (is_recorded_alike(op, variant, inputs, announced_changes)) return !has_moved;
+  if (!variant.watch->is_change_announced()) variant.watch->compare_rarely();
+  return does_the_same_computing(op, variant, inputs, announced_changes) && !has_moved;
+}
+
+// Without computing anything. False if that cannot tell.
+bool ProgramExecutor::is_recorded_alike(const Op& op, Variant& variant,
+                                        const std::vector<at::Tensor>& inputs,
+                                        int64_t announced_changes) {
+  const FunctionScope scope(options_.precision);
+  const StateGuard guard(graph_, {op.state().generator});
+  if (!variant.fake_results) variant.fake_results = std::make_unique<FakeResults>(variant.trace);
+  const std::optional<Recording> now =
+      record_on_fake_results(graph_, op, laid_out_as(variant.trace, inputs), *variant.fake_results);
+  if (!now || change_between(variant.trace, now->trace).kind != TraceChange::Kind::kNone) {
+    return false;
+  }
+  variant.watch->renew(announced_changes, *now);
+  return true;
+}
+
+bool ProgramExecutor::does_the_same_computing(const Op& op, Variant& variant,
+                                              const std::vector<at::Tensor>& inputs,
+                                              int64_t announced_changes) {
   const PreparationScope scope(op, options_.precision, *lowering_);
   StateGuard guard(graph_, {op.state().generator});
   const HostCopiesAhead copies(op.device(), bytes_of_variables(graph_));
   RecordingWatch& watch = *variant.watch;
-  const bool has_moved = watch.sees_moved_variable();
-  if (has_moved && !follow_variables(graph_, variant.trace)) return false;
-  const int64_t announced_changes = graph_.announced_changes();
-  watch.postpone();
   try {
     const Recording now = with_room([&] {
       guard.restore();
@@ -438,7 +464,7 @@ bool ProgramExecutor::does_the_same(const Op& op, Variant& variant,
   } catch (const c10::OutOfMemoryError&) {
     warn_of_unverified(op);
   }
-  return !has_moved;
+  return true;
 }
 
 // After an unannounced change: whether the program still computes what the function does.

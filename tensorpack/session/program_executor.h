@@ -10,6 +10,7 @@
 #include "tensorpack/graph/trace.h"
 #include "tensorpack/session/eager_executor.h"
 #include "tensorpack/session/executor.h"
+#include "tensorpack/session/fake_results.h"
 #include "tensorpack/session/lowering.h"
 #include "tensorpack/session/recording_watch.h"
 #include "tensorpack/session/trace_change.h"
@@ -58,6 +59,7 @@ class ProgramExecutor final : public Executor {
     Trace trace;
     SavedState foreign;  // what the function writes though the graph does not own it
     std::unique_ptr<RecordingWatch> watch;
+    std::unique_ptr<FakeResults> fake_results;  // once it was compared with the function
     std::map<std::vector<std::string>, std::unique_ptr<LoweredProgram>> programs;
     std::list<std::unique_ptr<Request>> requests;  // the last used first
   };
@@ -82,6 +84,10 @@ class ProgramExecutor final : public Executor {
   bool make_room(const Op& op);
   bool give_back_memory();
   bool does_the_same(const Op& op, Variant& variant, const std::vector<at::Tensor>& inputs);
+  bool is_recorded_alike(const Op& op, Variant& variant, const std::vector<at::Tensor>& inputs,
+                         int64_t announced_changes);
+  bool does_the_same_computing(const Op& op, Variant& variant,
+                               const std::vector<at::Tensor>& inputs, int64_t announced_changes);
   static bool is_still_right(const Op& op, const Variant& variant, const TraceChange& change,
                              const Trace& now, const std::vector<at::Tensor>& inputs,
                              StateGuard& guard);

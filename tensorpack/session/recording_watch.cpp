@@ -10,7 +10,10 @@
 namespace tensorpack {
 
 RecordingWatch::RecordingWatch(Graph& graph, int64_t announced_changes, const Recording& recording)
-    : graph_(graph), announced_changes_(announced_changes) {
+    : graph_(graph),
+      announced_changes_(announced_changes),
+      every_run_until_(std::min(
+          kEveryRun, kEveryOperator / std::max<int64_t>(std::ssize(recording.trace.nodes), 1))) {
   look_at(recording);
 }
 
@@ -38,12 +41,15 @@ void RecordingWatch::renew(int64_t announced_changes, const Recording& recording
 }
 
 void RecordingWatch::postpone() {
+  compared_before_ = next_run();
   while (due_ <= next_run()) due_ = std::exchange(due_after_, due_ + due_after_);
   settle();
 }
 
 void RecordingWatch::count_on_from(const RecordingWatch& other) {
   runs_ = other.runs_;
+  compared_before_ = other.compared_before_;
+  every_run_until_ = other.every_run_until_;
   due_ = other.due_;
   due_after_ = other.due_after_;
 }

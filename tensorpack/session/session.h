@@ -47,9 +47,9 @@ struct SessionOptions {
   int cudnn_candidates = 10;
   /// Compare every new program with an eager run before it is used (see Note [Verification]).
   bool verify = true;
-  /// Record every op again before its runs 2, 3, 5, 8, 13 and so on, and compare: what one batch
-  /// did not show, a later one may, and what a function reads on the host may change. Each takes
-  /// about as long as an eager step. Counts if `verify` is on.
+  /// Record every op again before its first 64 runs, then before runs 89, 144 and so on, and
+  /// compare: what one batch did not show, a later one may, and what a function reads on the host
+  /// may change. Nothing is computed for it (see Note [Fake results]). Counts if `verify` is on.
   bool verify_again = true;
   Fusion fusion = Fusion::kDefault;
   Recompute recompute = Recompute::kSome;

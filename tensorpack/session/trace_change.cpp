@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <sstream>
 #include <utility>
@@ -42,20 +41,6 @@ std::string was_and_is(const c10::IValue& before, const c10::IValue& now) {
     return text_of(value, is_seen ? kFewDigits : kAllDigits).substr(0, kLongest);
   };
   return fmt::format("was {} when recorded and is {} now", text(before), text(now));
-}
-
-// NaN is NaN.
-bool is_same(double a, double b) {
-  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
-}
-
-bool is_same_literal(const c10::IValue& a, const c10::IValue& b) {
-  if (a.is(b)) return true;
-  if (a.tagKind() != b.tagKind()) return false;
-  if (a.isDouble()) return is_same(a.toDouble(), b.toDouble());
-  if (a.isGenerator()) return a.toGenerator() == b.toGenerator();
-  if (a.isIntList()) return a.toIntVector() == b.toIntVector();
-  return text_of(a, kAllDigits) == text_of(b, kAllDigits);
 }
 
 bool have_same_type(const at::Tensor& a, const at::Tensor& b) {

@@ -39,7 +39,7 @@ TEST(ProgramExecutorTest, FetchSetsShareOneRecording) {
   EXPECT_EQ(calls, 2);  // to define and to record
 }
 
-TEST(ProgramExecutorTest, VerificationCallsTheFunctionOnceMoreAndBeforeRunsOfFibonaccisNumbers) {
+TEST(ProgramExecutorTest, VerificationCallsTheFunctionOnceMoreAndBeforeEachOfTheFirstRuns) {
   Graph graph;
   int calls = 0;
   const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
@@ -48,13 +48,68 @@ TEST(ProgramExecutorTest, VerificationCallsTheFunctionOnceMoreAndBeforeRunsOfFib
   });
   ProgramExecutor executor(graph, {});
   std::vector<int> calls_until;
-  for (int i = 0; i < 14; ++i) {
+  for (int i = 0; i < 7; ++i) {
     executor.run(op, {batch_of(2)}, {i % 4 == 3 ? "b" : "a"});
     calls_until.push_back(calls);
   }
   // To define, to record and to verify; the program of "b" is verified before run 4.
-  EXPECT_THAT(calls_until, testing::ElementsAre(3, 4, 5, 6, 7, 7, 7, 8, 8, 8, 8, 8, 9, 9));
+  EXPECT_THAT(calls_until, testing::ElementsAre(3, 4, 5, 7, 8, 9, 10));
   EXPECT_EQ(executor.recordings(), 1U);
+}
+
+TEST(ProgramExecutorTest, ALaterVerificationComesBeforeRunsOfFibonaccisNumbers) {
+  Graph graph;
+  int calls = 0;
+  const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
+    ++calls;
+    return {{"a", x.sum()}};
+  });
+  ProgramExecutor executor(graph, {});
+  std::vector<int64_t> compared;
+  for (int64_t run = 1; run <= 250; ++run) {
+    const int before = calls;
+    executor.run(op, {batch_of(2)}, {"a"});
+    if (calls > before && run > RecordingWatch::kEveryRun) compared.push_back(run);
+  }
+  EXPECT_THAT(compared, testing::ElementsAre(89, 144, 233));
+}
+
+TEST(ProgramExecutorTest, AFunctionOfManyOperatorsIsComparedBeforeFewerOfTheFirstRuns) {
+  constexpr int64_t kOperators = 512;
+  Graph graph;
+  int calls = 0;
+  const Op op = define_on_x(graph, [&](at::Tensor x) -> NamedTensors {
+    ++calls;
+    for (int64_t i = 0; i < kOperators; ++i) x = x.exp();
+    return {{"a", x}};
+  });
+  ProgramExecutor executor(graph, {});
+  std::vector<int64_t> compared;
+  for (int64_t run = 1; run <= 40; ++run) {
+    const int before = calls;
+    executor.run(op, {batch_of(2)}, {"a"});
+    if (calls > before && run > 6) compared.push_back(run);
+  }
+  EXPECT_THAT(compared, testing::ElementsAre(7, 8, 13, 21, 34));
+}
+
+// Only the first recording of an op is compared before every run: others are of the same function.
+TEST(ProgramExecutorTest, RecordingsOfOtherShapesAreComparedRarely) {
+  Graph graph;
+  int calls = 0;
+  const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
+    ++calls;
+    return {{"a", x.sum()}};
+  });
+  ProgramExecutor executor(graph, {});
+  executor.run(op, {batch_of(2)}, {"a"});
+  std::vector<int64_t> compared;
+  for (int64_t run = 1; run <= 9; ++run) {
+    const int before = calls;
+    executor.run(op, {batch_of(3)}, {"a"});
+    if (calls > before && run > 1) compared.push_back(run);
+  }
+  EXPECT_THAT(compared, testing::ElementsAre(2, 3, 5, 8));
 }
 
 TEST(ProgramExecutorTest, NewShapesAreRecordedAgainWithOneWarningPastEight) {
