@@ -121,6 +121,22 @@ TEST(SessionRunTimeoutTest, StepsInTimeAreNotReported) {
   EXPECT_THROW(SessionRunTimeout(0s), Error);
 }
 
+// The time is that of a step: the next one may still run when that of the last would be over.
+TEST(SessionRunTimeoutTest, EveryStepHasTheWholeTime) {
+  FakeTrainer trainer({.steps_per_epoch = 1, .max_epoch = 1});
+  const std::string text = stdout_of([&] {
+    trainer.setup({SessionRunTimeout(1000ms)});
+    trainer.callbacks().before_train();
+    const Op step = Op::group("step", {Op::host("sleep", [] {
+                                const auto end = std::chrono::steady_clock::now() + 550ms;
+                                std::this_thread::sleep_until(end);
+                              })});
+    for (int i = 0; i < 2; ++i) trainer.hooked_sess().run(step);
+    trainer.callbacks().after_train();
+  });
+  EXPECT_THAT(text, Not(HasSubstr("SessionRunTimeout")));
+}
+
 // Tensorpack takes milliseconds.
 TEST(SessionRunTimeoutTest, ABareNumberDoesNotSayItsUnit) {
   static_assert(!std::is_constructible_v<SessionRunTimeout, int>);

@@ -142,6 +142,20 @@ TEST_F(MaxPoolFusionTest, AReluWithTwoGradientsIsComputed) {
   EXPECT_THAT(operators_, Contains("aten::relu"));
 }
 
+// By an operator behind the relu's own.
+TEST_F(MaxPoolFusionTest, AReluWhoseGradientIsReadElsewhereIsComputed) {
+  at::Tensor gradient;
+  fuse(
+      [&](const at::Tensor& x) {
+        const at::Tensor y = at::relu(x);
+        y.register_hook([&](const at::Tensor& grad) { gradient = grad; });
+        x.register_hook([&](const at::Tensor&) { inner_ = gradient.sum(); });
+        return at::max_pool2d(y, 2);
+      },
+      2, /*fetches_inner=*/true);
+  EXPECT_THAT(operators_, Contains("aten::relu"));
+}
+
 TEST_F(MaxPoolFusionTest, IndicesThatAreAskedForAreMade) {
   fuse(
       [&](const at::Tensor& x) {

@@ -97,6 +97,24 @@ TEST(CutMixTest, TheCutIsARectangleOfImagesOnly) {
   EXPECT_TRUE(cut[0].select(3, 0).equal(cut[0].select(3, 1)));
 }
 
+// Half of the area of 10 x 10 is 7.07 x 7.07, unless the edge cuts it off.
+TEST(CutMixTest, TheCutHasTheDrawnSize) {
+  const auto half = CutMix({.alpha = 1e6});
+  int64_t highest = 0;
+  int64_t widest = 0;
+  for (int seed = 0; seed < 100; ++seed) {
+    Rng rng(8, seed);
+    const at::Tensor images =
+        at::arange(2, at::kFloat).reshape({2, 1, 1, 1}).expand({2, 10, 10, 1});
+    const auto cut = half(DataPoint{images.contiguous(), at::arange(2)}, rng)[0].select(3, 0);
+    const at::Tensor changed = cut != images.select(3, 0);
+    highest = std::max(highest, changed.any(2).sum(1).max().item<int64_t>());
+    widest = std::max(widest, changed.any(1).sum(1).max().item<int64_t>());
+  }
+  EXPECT_EQ(highest, 7);
+  EXPECT_EQ(widest, 7);
+}
+
 TEST(MixupTest, WorksBehindBatchAndRepeats) {
   std::vector<DataPoint> points;
   for (int64_t i = 0; i < 8; ++i)

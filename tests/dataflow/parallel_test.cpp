@@ -51,6 +51,19 @@ std::vector<int64_t> range(int64_t count, int64_t factor = 1) {
   return result;
 }
 
+// Rows of the batch are left, and threads have begun them.
+TEST(MapAndBatchTest, SkipsFromTheEndOfAFailedBatch) {
+  const auto flow = numbers(16) | map_and_batch(fail_at_three, 8, {.threads = 2});
+  EXPECT_ERROR(flow->next(), "bad file");
+  EXPECT_EQ(flow->skip(1), 1);
+  EXPECT_FALSE(flow->next());
+  flow->start(1);
+  EXPECT_ERROR(flow->next(), "bad file");
+  flow->start(2);
+  EXPECT_ERROR(flow->next(), "bad file") << "the next pass begins with its first batch";
+  EXPECT_TRUE(at::equal(flow->next()->at(0).flatten(), at::arange(8, 16)));
+}
+
 TEST(PrefetchTest, WorksAheadUpToItsCapacityAndNoFurther) {
   std::atomic<int64_t> made = 0;
   const auto flow = numbers(100) | map([&](DataPoint p) {

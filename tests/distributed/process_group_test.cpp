@@ -71,6 +71,18 @@ TEST(ProcessGroupTest, EveryDtypeIsSummed) {
               Each(IsEmpty()));
 }
 
+TEST(ProcessGroupTest, ImaginaryPartsAreSummedToo) {
+  EXPECT_THAT(run_ranks(2, seconds(20),
+                        [](const auto& group) {
+                          const auto number = c10::complex<float>(1, 2.F + group->rank());
+                          const at::Tensor tensor = at::full({5}, number, at::kComplexFloat);
+                          group->all_reduce(tensor)->wait();
+                          const at::Tensor sum = at::full({5}, c10::complex<float>(2, 5));
+                          EXPECT_TRUE(at::equal(tensor, sum.to(at::kComplexFloat))) << tensor;
+                        }),
+              Each(IsEmpty()));
+}
+
 TEST(ProcessGroupTest, ATrueOfAnyRankIsTheSumOfBooleans) {
   EXPECT_THAT(run_ranks(2, seconds(20),
                         [](const auto& group) {

@@ -81,6 +81,30 @@ class StuckSource final : public InputSource {
   std::shared_ptr<Uses> uses_;
 };
 
+// Endless, and counts how often it is stopped.
+class CountedSource final : public InputSource {
+ public:
+  explicit CountedSource(std::atomic<int>& stops) : stops_(stops) {}
+
+  void reset_state(int64_t) override {}
+  std::optional<DataPoint> next() override { return DataPoint{at::zeros({1})}; }
+  int64_t position() const override { return 0; }
+  void stop() override { ++stops_; }
+
+ private:
+  std::atomic<int>& stops_;
+};
+
+TEST(StagingInputTest, StopsItsSource) {
+  std::atomic<int> stops = 0;
+  StagingInput source((CountedSource(stops)));
+  source.reset_state();
+  EXPECT_TRUE(source.next());
+  const int before = stops;
+  source.stop();
+  EXPECT_EQ(stops, before + 1);
+}
+
 TEST(StagingInputTest, AThreadThatASignalLeavesBehindHasTheSourceForItself) {
   auto uses = std::make_shared<StuckSource::Uses>();
   const SignalWatch watch;

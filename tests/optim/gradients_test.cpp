@@ -70,6 +70,10 @@ TEST_F(GradientsTest, GlobalNormClipScalesAllByOneFactor) {
   EXPECT_TRUE(at::allclose(clipped[1].value, vector_of({6})));
   const Gradients kept = GlobalNormClip(13).process(gradients(vector_of({3, 4}), vector_of({12})));
   EXPECT_TRUE(at::equal(kept[1].value, vector_of({12})));
+  const Gradients small =
+      GlobalNormClip(100).process(gradients(vector_of({3, 4}), vector_of({12})));
+  EXPECT_TRUE(at::equal(small[0].value, vector_of({3, 4}))) << "a limit, not a norm to reach";
+  EXPECT_TRUE(at::equal(small[1].value, vector_of({12})));
   EXPECT_ERROR(GlobalNormClip(0), "the norm is 0");
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <thread>
@@ -60,6 +61,33 @@ TEST_P(SharedMemoryExchangeTest, GivesEveryTowerTheAverageOfAll) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Towers, SharedMemoryExchangeTest, testing::Values(1, 2, 3, 7));
+
+// Each tower adds up a share, which begins at a cache line.
+TEST(SharedMemoryExchangeTest, EveryElementOfEverySizeIsAveraged) {
+  for (const int towers : {2, 3}) {
+    for (const int64_t shares : {1, 2, 3, 4}) {
+      for (const int64_t more : {-1, 0, 1, 2}) {
+        const int64_t size = shares * 64 + more;
+        SCOPED_TRACE(fmt::format("{} elements, {} towers", size, towers));
+        const auto group = make_shared_memory_exchange({.towers = static_cast<size_t>(towers)});
+        const auto averages = exchange(*group, towers, [&](int tower) {
+          return Tensors{at::arange(1, size + 1, at::kFloat) * (tower + 1)};
+        });
+        const at::Tensor expected = at::arange(1, size + 1, at::kFloat) * ((towers + 1) / 2.0);
+        for (const Tensors& average : averages) EXPECT_TRUE(at::allclose(average[0], expected));
+      }
+    }
+  }
+}
+
+TEST(SharedMemoryExchangeTest, ATowerThatComesAfterTheFailureOfAnotherThrows) {
+  const auto group = make_shared_memory_exchange({.towers = 2});
+  group->start();
+  group->abort(1);
+  Exchange& member = group->member(0);
+  const Tensors averages = member.begin(0, Tensors{at::ones({3})});
+  EXPECT_ERROR(member.end(0, averages), "another tower has failed");
+}
 
 TEST(SharedMemoryExchangeTest, AddsUpInTheOrderOfTheTowers) {
   const auto group = make_shared_memory_exchange({.towers = 3, .average = false});

@@ -65,6 +65,26 @@ TEST(CheckNumericsTest, NamesTheOperatorAndTheLayerThatGaveTheFirstNaN) {
                         HasSubstr("of infinities that aten::log in layer 'entropy' gave"))));
 }
 
+// The step is run again with the random numbers that it had.
+TEST(CheckNumericsTest, FindsANaNThatARandomNumberMade) {
+  SimpleTrainer trainer({.seed = 5});
+  trainer.setup_graph(
+      {{"x", {-1, 3}}}, FeedInput(batches(200, 0)),
+      [](const at::Tensor& x) {
+        const at::Tensor w = get_variable("w", {}, init::constant(1));
+        VariableScope scope("noise");
+        return named("cost", x.mean() * w + (at::rand({1}) - 0.05).log().mean() * 0);
+      },
+      SGD({.lr = 0}));
+  EXPECT_THAT(
+      [&] {
+        stdout_of([&] {
+          trainer.train({.callbacks = {CheckNumerics()}, .steps_per_epoch = 200, .max_epoch = 1});
+        });
+      },
+      ThrowsMessage<Error>(HasSubstr("aten::log in layer 'noise' is the first to give NaN")));
+}
+
 TEST(CheckNumericsTest, AFiniteTrainingIsLeftAlone) {
   train(true, 0, {CheckNumerics()});
   train(false, 3, {CheckNumerics()});

@@ -258,6 +258,14 @@ TEST(SummaryTest, WrongUseIsAnError) {
   add_moving_summary("x", at::ones({}));
   EXPECT_THAT([] { add_moving_summary("x", at::ones({})); },
               ThrowsMessage<Error>(HasSubstr("there is already a summary 'x' in this tower")));
+  // Names of summaries are those of the whole graph.
+  add_image_summary("image", at::zeros({1, 3, 2, 2}));
+  EXPECT_THAT(
+      [] {
+        const VariableScope other("other");
+        add_image_summary("image", at::zeros({1, 3, 2, 2}));
+      },
+      ThrowsMessage<Error>(HasSubstr("there is already a summary 'image' in this tower")));
 }
 
 }  // namespace

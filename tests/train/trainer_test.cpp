@@ -174,6 +174,23 @@ TEST(TrainerTest, ARestoredStepCounterGoesOn) {
   EXPECT_THAT(text, HasSubstr("Start training with global_step = 40."));
 }
 
+TEST(TrainerTest, ACallbackMaySetTheStepBeforeTraining) {
+  OpenTrainer trainer;
+  int64_t seen = -1;
+  const auto set_step = [&] {
+    trainer.variables().at("global_step").assign(at::full({}, 40, at::kLong));
+  };
+  const auto look = [&] { seen = trainer.global_step(); };
+  stdout_of([&] {
+    trainer.train(
+        {.callbacks = {ActAt("before_train", 0, set_step), ActAt("before_epoch", 0, look)},
+         .steps_per_epoch = 2,
+         .max_epoch = 1});
+  });
+  EXPECT_EQ(seen, 40);
+  EXPECT_EQ(trainer.global_step(), 42);
+}
+
 TEST(TrainerTest, NothingIsDefinedOnceTheLoopRuns) {
   OpenTrainer trainer;
   EXPECT_THAT(
