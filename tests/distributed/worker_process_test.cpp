@@ -2,6 +2,7 @@
 // Real processes, and what the others say when one of them is lost.
 #include <gmock/gmock.h>
 
+#include "tensorpack/distributed/detail/c10d.h"
 #include "tests/distributed/workers.h"
 
 namespace tensorpack {
@@ -74,6 +75,41 @@ TEST(WorkerProcessTest, AStoppedRankIsNamedAtTheTimeout) {
   const auto workers = start_workers(2, {"loop", "rank=1", "at=2", "act=stop", "timeout=3"});
   EXPECT_EQ(workers[0]->wait(), 3);
   EXPECT_THAT(workers[0]->output(), HasSubstr("[rank 0 of 2] rank 1 is gone: no sign of life for"));
+}
+
+// A launcher may host the store, and keep it while it starts its ranks again, as torchrun does.
+class StoreOfALauncherTest : public testing::Test {
+ protected:
+  std::vector<std::unique_ptr<ChildProcess>> start(int attempt,
+                                                   const std::vector<std::string>& arguments) {
+    return start_workers(2, arguments, port_,
+                         {"TORCHELASTIC_USE_AGENT_STORE=True",
+                          "TORCHELASTIC_RESTART_COUNT=" + std::to_string(attempt)});
+  }
+
+  int port_ = free_port();
+  std::shared_ptr<detail::SharedStore> store_ =
+      detail::open_store({.address = "localhost",
+                          .port = port_,
+                          .host = true,
+                          .prefix = "launcher",
+                          .timeout = std::chrono::seconds(10)});
+};
+
+TEST_F(StoreOfALauncherTest, AttemptsDoNotMeetWhatEarlierOnesLeftInIt) {
+  for (const int attempt : {0, 1}) {
+    const auto workers = start(attempt, {"basic"});
+    for (const auto& worker : workers) EXPECT_EQ(worker->wait(), 0) << worker->output();
+  }
+}
+
+TEST_F(StoreOfALauncherTest, ItsLossIsToldFromThatOfARank) {
+  const auto workers = start(0, {"loop", "rank=1", "at=5", "act=stop", "timeout=3"});
+  ASSERT_TRUE(workers[0]->read_until("has begun"));
+  store_.reset();
+  EXPECT_EQ(workers[0]->wait(), 3);
+  EXPECT_THAT(workers[0]->output(),
+              HasSubstr("[rank 0 of 2] the launcher is gone: its connection at 127.0.0.1:"));
 }
 
 }  // namespace

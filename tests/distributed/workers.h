@@ -11,9 +11,10 @@
 
 namespace tensorpack {
 
-/// Starts the worker program `size` times.
+/// Starts the worker program `size` times, with more variables if there are some.
 inline std::vector<std::unique_ptr<ChildProcess>> start_workers(
-    int size, const std::vector<std::string>& arguments, int port = free_port()) {
+    int size, const std::vector<std::string>& arguments, int port = free_port(),
+    const std::vector<std::string>& variables = {}) {
   std::vector<std::unique_ptr<ChildProcess>> workers;
   for (int rank = 0; rank < size; ++rank) {
     std::vector<std::string> command = {"/usr/bin/env",
@@ -21,8 +22,9 @@ inline std::vector<std::unique_ptr<ChildProcess>> start_workers(
                                         "WORLD_SIZE=" + std::to_string(size),
                                         "MASTER_ADDR=127.0.0.1",
                                         "MASTER_PORT=" + std::to_string(port),
-                                        "OMP_NUM_THREADS=1",
-                                        TENSORPACK_DISTRIBUTED_WORKER};
+                                        "OMP_NUM_THREADS=1"};
+    command.insert(command.end(), variables.begin(), variables.end());
+    command.push_back(TENSORPACK_DISTRIBUTED_WORKER);
     command.insert(command.end(), arguments.begin(), arguments.end());
     workers.push_back(std::make_unique<ChildProcess>(command));
   }
