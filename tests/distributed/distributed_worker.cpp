@@ -3,6 +3,7 @@
 //
 //   distributed_worker basic             does every collective once and checks the result
 //   distributed_worker groups            does so in several groups, one after another and at once
+//   distributed_worker left              is alone in a group when the store of an earlier one hangs
 //   distributed_worker loop steps=5 [rank=1 at=3 act=die|exit|hang|stop|leave|elsewhere]
 //
 // sums in a loop, and has one rank misbehave in a step of the job's first attempt. `timeout=` is in
@@ -105,6 +106,22 @@ void use_several_groups(const ProcessGroupOptions& options) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// Rank 0, which hosts the store of the group that both leave, answers no more, as behind a cable
+// that was pulled.
+void go_on_without_the_store(const ProcessGroupOptions& options) {
+  {
+    const auto group = ProcessGroup::create(options);
+    do_everything_once(*group, options.device);
+    group->leave("its training has ended.");
+    if (group->rank() == 0) std::raise(SIGSTOP);
+  }
+  alarm(20);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  const auto alone = ProcessGroup::create({.environment = {}, .backend = CollectiveBackend::kGloo});
+  do_everything_once(*alone, options.device);
+  say("rank 1 went on alone");
+}
+
 int run(const std::string& mode, const Arguments& arguments) {
   ProcessGroupOptions options;
   if (arguments.count("timeout") != 0) {
@@ -117,6 +134,10 @@ int run(const std::string& mode, const Arguments& arguments) {
     options.device.set_index(static_cast<c10::DeviceIndex>(index));
   }
   if (mode == "groups") use_several_groups(options);
+  if (mode == "left") {
+    go_on_without_the_store(options);
+    return 0;
+  }
   const auto group = ProcessGroup::create(options);
   do_everything_once(*group, options.device);
   if (mode == "loop") loop(*group, arguments);

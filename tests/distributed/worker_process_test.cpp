@@ -27,6 +27,12 @@ TEST(WorkerProcessTest, SeveralGroupsAreUsedOneAfterAnotherAndAtOnce) {
   }
 }
 
+TEST(WorkerProcessTest, TheStoreOfAGroupThatWasLeftMayHang) {
+  const auto workers = start_workers(2, {"left"});
+  EXPECT_EQ(workers[1]->wait(), 0) << workers[1]->output();
+  EXPECT_THAT(workers[1]->output(), HasSubstr("rank 1 went on alone"));
+}
+
 TEST(WorkerProcessTest, AnotherJobAtThePortIsAnError) {
   const int port = free_port();
   const auto first = start_workers(2, {"loop"}, port);

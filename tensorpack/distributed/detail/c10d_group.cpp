@@ -8,9 +8,11 @@
 #include <atomic>
 #include <cstring>
 #include <fstream>
+#include <future>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,6 +24,7 @@
 #include "tensorpack/utils/signals.h"
 #include "tensorpack/utils/stop_flag.h"
 #include "tensorpack/utils/string.h"
+#include "tensorpack/utils/thread.h"
 #include "tensorpack/utils/wait_for_device.h"
 
 namespace tensorpack::detail {
@@ -39,6 +42,7 @@ constexpr seconds kWatchBeforeTimeout{5};
 /// How long the others are waited for after a signal, so that all save together: the chief may be
 /// busy with validation. Schedulers kill what has not ended after 30 s.
 constexpr seconds kPatienceAfterSignal{25};
+constexpr seconds kPatienceForLeftGroups{1};
 /// Between looks at the news while a collective does not end.
 constexpr milliseconds kSlice{200};
 
@@ -104,10 +108,28 @@ class LeftGroups {
     const std::lock_guard lock(mutex);
     all().push_back(std::move(group));
   }
+  /// Does not wait for long: a store whose host is cut off does not answer, and its group is never
+  /// closed then.
   static void close_unused() {
-    const std::lock_guard lock(mutex);
-    for (LeftGroup& group : all()) {
-      if (group.is_unused()) group.close();
+    std::unique_lock lock(mutex);
+    if (all().empty()) return;
+    std::vector<LeftGroup> groups = std::exchange(all(), {});
+    lock.unlock();
+    const auto done = std::make_shared<std::promise<void>>();
+    const auto is_done = done->get_future();
+    std::thread thread =
+        start_thread("left_groups",
+                     [done, groups = std::make_shared<std::vector<LeftGroup>>(std::move(groups))] {
+                       for (LeftGroup& group : *groups) {
+                         if (group.is_unused()) group.close();
+                         add(std::move(group));
+                       }
+                       done->set_value();
+                     });
+    if (is_done.wait_for(kPatienceForLeftGroups) == std::future_status::ready) {
+      thread.join();
+    } else {
+      thread.detach();
     }
   }
 
