@@ -16,6 +16,7 @@
 #include <map>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "programs/tp/job.h"
 #include "tensorpack/utils/error.h"
@@ -137,12 +138,16 @@ class Watch {
     is_end_reported_ = false;
   }
 
-  /// An error, as of a full disk, leaves the running program alone, too.
+  /// An error, as of a full disk, leaves the running program alone, too. That of the first build is
+  /// the caller's: of an option that no compiler knows, or a cache that cannot be written, which no
+  /// save would change.
   bool build() {
+    const bool is_first = std::exchange(is_first_build_, false);
     try {
       return program_.build();
     } catch (const std::exception& error) {
       take_signals();  // Ctrl-C ends a compiler, too
+      if (is_first && !ended_by_) throw;
       if (!ended_by_) fmt::print(stderr, "{}\n", error.what());
       return false;
     }
@@ -216,6 +221,7 @@ class Watch {
   std::optional<Child> child_;
   std::optional<int> ended_by_;
   bool is_end_reported_ = false;
+  bool is_first_build_ = true;
 };
 
 }  // namespace

@@ -415,6 +415,15 @@ TEST_F(RunTest, WatchWaitsForTheRepairOfAProgramThatDoesNotCompile) {
   EXPECT_EQ(tp->wait(), 0);
 }
 
+TEST_F(RunTest, WatchEndsWhenAnOptionKeepsAllFromBeingCompiled) {
+  const auto tp = start({"--watch", "--cxx=-fno-such-option", write("main.cpp", "int main() {}")});
+  tp->read_until("waiting for a change");  // else until it ends
+  EXPECT_THAT(tp->output(), AllOf(HasSubstr("could not be precompiled in"),
+                                  Not(HasSubstr("waiting for a change"))));
+  tp->send(SIGINT);
+  EXPECT_EQ(tp->wait(), 2);
+}
+
 TEST_F(RunTest, WatchLeavesTheProgramAloneWhenTheCacheCannotBeUsed) {
   const fs::path source = write("watched.cpp", waiting_program(1));
   const fs::path cache = program_of(source).parent_path();
