@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <set>
 
 #include "tensorpack/callbacks/fetch_spec.h"
@@ -41,9 +42,24 @@ constexpr int64_t kManyDatapoints = 10'000;
 constexpr int64_t kTooManyDatapoints = 1'000'000;
 
 // How long a pass goes on after a signal to end: a checkpoint is to be saved before the process is
-// killed. All processes meet at the end of a common pass.
+// killed.
 constexpr std::chrono::seconds kPatience{5};
-constexpr std::chrono::seconds kPatienceOfAll{20};
+
+/// For a pass of all processes: they give up together, whichever of them received the signal.
+class SharedPatience {
+ public:
+  explicit SharedPatience(ProcessGroup& processes) : processes_(processes) {}
+
+  int signal_when_over() {
+    const int pending = pending_signal();
+    if (pending != 0) processes_.share_signal(pending);
+    return patience_.signal_when_over(pending != 0 ? pending : processes_.shared_signal());
+  }
+
+ private:
+  ProcessGroup& processes_;
+  PatienceAfterSignal patience_{kPatience};
+};
 
 // How many samples a datapoint has: see InferenceRunnerOptions::count_samples. nullopt where the
 // inputs differ.
@@ -249,11 +265,10 @@ void InferenceRunner::after_train() {
 
 void InferenceRunner::trigger() {
   for (Inferencer& inferencer : inferencers_) inferencer.before_inference();
-  const bool with_all = options_.on_all_processes && trainer().processes() != nullptr;
-  const GiveUpScope give_up(PatienceAfterSignal(with_all ? kPatienceOfAll : kPatience));
-  if (with_all) {
-    run_pass_on_all(*trainer().processes());
+  if (options_.on_all_processes && trainer().processes() != nullptr) {
+    if (!run_pass_on_all(*trainer().processes())) return;
   } else {
+    const GiveUpScope give_up{PatienceAfterSignal(kPatience)};
     warn_if_empty(run_pass([&](const Fetched& fetched) { hand_out(fetched); }), towers_[0].name());
   }
   for (Inferencer& inferencer : inferencers_) {
@@ -335,19 +350,36 @@ void InferenceRunner::run_on_several(ProgressMeter& meter, const Take& take) {
   }
 }
 
-void InferenceRunner::run_pass_on_all(ProcessGroup& processes) {
+// What this process has to tell the others, or an empty text where a signal to save and end cut the
+// pass short.
+std::string InferenceRunner::run_own_part(ProcessGroup& processes) {
   const int64_t left_out_before = input_.left_out_by_shard().so_far;
   c10::List<std::vector<at::Tensor>> values;
   c10::List<int64_t> samples;
-  run_pass([&](Fetched fetched) {
-    values.push_back(std::move(fetched.values));
-    samples.push_back(fetched.samples);
-  });
+  SharedPatience patience(processes);
+  const GiveUpScope give_up([&] { return patience.signal_when_over(); });
+  try {
+    run_pass([&](Fetched fetched) {
+      values.push_back(std::move(fetched.values));
+      samples.push_back(fetched.samples);
+    });
+  } catch (const Interrupted& interrupted) {
+    if (interrupted.signal() == SIGINT) throw;
+    logging::warning("InferenceRunner did not finish: {}.", interrupted.what());
+    return "";
+  }
   check_nothing_left_out(input_.left_out_by_shard().so_far - left_out_before, towers_[0].name());
   const std::vector<char> bytes =
       torch::jit::pickle_save(c10::ivalue::Tuple::create(values, samples));
+  return std::string(bytes.begin(), bytes.end());
+}
+
+// False if one of them was cut short. Then all go on, to what saves, and there are no results.
+bool InferenceRunner::run_pass_on_all(ProcessGroup& processes) {
+  const std::vector<std::string> texts = processes.all_gather(run_own_part(processes));
+  if (std::find(texts.begin(), texts.end(), "") != texts.end()) return false;
   int64_t datapoints = 0;  // a process may have none
-  for (const std::string& text : processes.all_gather(std::string(bytes.begin(), bytes.end()))) {
+  for (const std::string& text : texts) {
     const c10::IValue all = torch::jit::pickle_load(std::vector<char>(text.begin(), text.end()));
     const auto& parts = all.toTupleRef().elements();
     const std::vector<int64_t> counts = parts[1].toIntVector();
@@ -357,6 +389,7 @@ void InferenceRunner::run_pass_on_all(ProcessGroup& processes) {
     datapoints += std::ssize(counts);
   }
   warn_if_empty(datapoints, towers_[0].name());
+  return true;
 }
 
 void InferenceRunner::hand_out(const Fetched& fetched) {

@@ -127,7 +127,8 @@ class InferenceRunner final : public Callback {
   int64_t run_pass(const Take& take);
   void run_on_one(ProgressMeter& meter, const Take& take);
   void run_on_several(ProgressMeter& meter, const Take& take);
-  void run_pass_on_all(ProcessGroup& processes);
+  std::string run_own_part(ProcessGroup& processes);
+  bool run_pass_on_all(ProcessGroup& processes);
   void check_shares() const;
   void hand_out(const Fetched& fetched);
   int64_t samples_of(const DataPoint& datapoint) const;

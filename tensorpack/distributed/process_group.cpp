@@ -37,10 +37,11 @@ class GroupOfOne final : public ProcessGroup {
   void share_signal(int signal) override {
     if (signal_ == 0 || signal != kSignalToSave) signal_ = signal;
   }
+  int shared_signal() const override { return signal_ == kSignalToSave ? 0 : signal_; }
   int agreed_signal(int64_t /*step*/) override {
     return signal_ == kSignalToSave ? std::exchange(signal_, 0) : signal_;
   }
-  bool ends_here() const override { return signal_ != 0 && signal_ != kSignalToSave; }
+  bool ends_here() const override { return shared_signal() != 0; }
   void set_step(int64_t /*step*/) override {}
   void leave(const std::string& /*reason*/) override {}
   void stop(const std::string& /*reason*/) override {}

@@ -87,6 +87,8 @@ class ProcessGroup {
   /// Announces a signal of this process: all ranks act on it after the same step. kSignalToSave
   /// requests a checkpoint; other signals end the training.
   virtual void share_signal(int signal) = 0;
+  /// A signal to end by that some rank has announced, or 0. Others know it a second or two later.
+  virtual int shared_signal() const { return 0; }
   /// Between steps, with the number of steps done: the signal that all ranks act on here, or 0 to
   /// go on. Once a signal was shared, waits until all ranks have agreed on a step. Throws
   /// Interrupted if they cannot.

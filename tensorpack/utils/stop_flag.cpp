@@ -29,8 +29,9 @@ int signal_to_give_up() {
   return flag_of_thread != nullptr ? 0 : pending;
 }
 
-int PatienceAfterSignal::signal_when_over() {
-  const int signal = pending_signal();
+int PatienceAfterSignal::signal_when_over() { return signal_when_over(pending_signal()); }
+
+int PatienceAfterSignal::signal_when_over(int signal) {
   if (signal == 0) return 0;
   const auto now = std::chrono::steady_clock::now();
   if (!since_) since_ = now;

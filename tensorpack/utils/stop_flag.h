@@ -37,6 +37,8 @@ class PatienceAfterSignal {
 
   /// The signal that has been pending for that long, or 0; asked now and then.
   int signal_when_over();
+  /// The same for a signal of which another process has told.
+  int signal_when_over(int signal);
 
  private:
   std::chrono::milliseconds patience_;

@@ -352,6 +352,24 @@ TEST(RanksProcessTest, ASignalToAllGivesUpALongValidationOfTheChiefAndAllSave) {
   }
 }
 
+// The chief has validated its own share, and the other waits for data.
+TEST(RanksProcessTest, ASignalGivesUpALongValidationOfAllProcessesInAllAndAllSave) {
+  for (const std::vector<size_t>& signalled : {std::vector<size_t>{0, 1}, {0}, {1}}) {
+    const TempDir dir;
+    const Children ranks =
+        start_ranks(2, {TENSORPACK_TRAIN_CHILD, "validate_data", dir.path().string(), "last"});
+    ASSERT_TRUE(ranks[1]->read_until("validating\n")) << ranks[1]->output();
+    const auto start = std::chrono::steady_clock::now();
+    for (const size_t rank : signalled) ranks[rank]->send(SIGTERM);
+    expect_all_end_by(SIGTERM, ranks);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+    for (const auto& rank : ranks) {
+      EXPECT_THAT(rank->output(), HasSubstr("InferenceRunner did not finish: terminated"));
+    }
+    expect_checkpoint_of_both(dir.path(), AnyOf(5, 6));
+  }
+}
+
 Children start_stalled(const fs::path& dir, const std::string& whose) {
   Children ranks = start_ranks(2, {TENSORPACK_TRAIN_CHILD, "stall", dir.string(), whose});
   for (const auto& rank : ranks) {

@@ -133,6 +133,14 @@ TEST_F(SignalProcessTest, AValidationThatDoesNotEndIsGivenUpAndItsEpochSaved) {
   }
 }
 
+TEST_F(SignalProcessTest, AValidationInMidEpochIsGivenUpAndItsStepSaved) {
+  ChildProcess child({TENSORPACK_TRAIN_CHILD, "validate_data", dir_.path().string(), "step"});
+  ASSERT_TRUE(child.read_until("validating\n")) << child.output();
+  child.send(SIGTERM);
+  EXPECT_EQ(child.wait(), 143) << child.output();
+  EXPECT_EQ(load_checkpoint(dir_.path()).extra.at("steps_done_in_epoch"), "3");
+}
+
 TEST_F(SignalProcessTest, WhyATrainingFailedIsReadOnceAndIsInTheLog) {
   const std::string reason = "[fail] it is broken.";
   const auto times_in = [&](const std::string& text) {

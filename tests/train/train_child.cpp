@@ -26,8 +26,11 @@
 //                                                         apart; see drift()
 //   train_child validate <logdir>                         the chief validates after every epoch,
 //                                                         until there is <logdir>/validated
-//   train_child validate_data <logdir> stall|endless      validates with data that stops coming, or
-//                                                         that comes fast and never ends
+//   train_child validate_data <logdir> stall|endless|last|step
+//                                                         validates with data that stops coming, or
+//                                                         that comes fast and never ends; in all
+//                                                         processes, where that of the last one
+//                                                         stops; or after a step in mid-epoch
 //   train_child validate_shares <logdir> all|equal        validates in all processes, each on its
 //                                                         share of 10 samples, or on equal shares
 //   train_child fail <logdir>                             throws an Error while training
@@ -412,20 +415,27 @@ void validate(const std::filesystem::path& dir) {
 }
 
 // The saver comes behind what does not end.
-void validate_data(bool stalls) {
-  const auto points = [stalls]() -> Generator<DataPoint> {
-    for (int i = 0;; ++i) {
+void validate_data(const std::string& how) {
+  const LaunchEnvironment place = detect_launch();
+  const bool ends = how == "last" && place.rank + 1 < place.size;
+  const auto points = [how, ends]() -> Generator<DataPoint> {
+    for (int i = 0; !ends || i < 3; ++i) {
       if (i == 1) say("validating");
-      while (stalls && i > 0) ::pause();
+      while (!ends && how != "endless" && i > 0) ::pause();
       DataPoint point{at::ones({1, 5}), at::ones({1})};
       co_yield point;
     }
   };
-  launch_train_with_config(AutoResumeTrainConfig(network_config(
-                               {InferenceRunner(FromGenerator(points) | fixed_size(1'000'000'000),
-                                                {ScalarStats({"cost"})}),
-                                ModelSaver()},
-                               1000)),
+  OwnedList<Callback> callbacks;
+  InferenceRunner runner(FromGenerator(points) | fixed_size(1'000'000'000), {ScalarStats({"cost"})},
+                         {.on_all_processes = how == "last"});
+  if (how == "step") {
+    callbacks.add(PeriodicTrigger(std::move(runner), {.every_k_steps = 3}));
+  } else {
+    callbacks.add(std::move(runner));
+  }
+  callbacks.add(ModelSaver());
+  launch_train_with_config(AutoResumeTrainConfig(network_config(std::move(callbacks), 1000)),
                            DistributedTrainer());
 }
 
@@ -483,7 +493,7 @@ int main(int argc, char** argv) {
     } else if (words.at(0) == "validate") {
       validate(words.at(1));
     } else if (words.at(0) == "validate_data") {
-      validate_data(words.at(2) == "stall");
+      validate_data(words.at(2));
     } else if (words.at(0) == "validate_shares") {
       validate_in_all_processes(words.at(2) == "equal");
     } else if (words.at(0) == "fail") {

@@ -124,7 +124,8 @@ void Callbacks::before_epoch() {
 }
 
 void Callbacks::trigger_step() {
-  call_each("trigger_step", [](Callback& callback) { callback.trigger_step(); });
+  call_each("trigger_step",
+            [&](Callback& callback) { let_give_up(callback, [&] { callback.trigger_step(); }); });
   after_triggers();
 }
 
@@ -141,20 +142,27 @@ bool Callbacks::request_to_save() {
 
 // A signal to save and end may end one of them, such as a long validation, and not the rest: other
 // processes wait for what saves. The trainer looks for the signal afterwards.
+template <typename Action>
+void Callbacks::let_give_up(const Callback& callback, Action action) const {
+  try {
+    action();
+  } catch (const Interrupted& interrupted) {
+    const bool others_are_in_it = has_other_processes_ && !callback.chief_only();
+    const bool all_are_to_save = pending_signal() != 0 && interrupted.signal() != SIGINT;
+    if (others_are_in_it || !all_are_to_save) throw;
+    logging::warning("{} did not finish: {}.", callback.name(), interrupted.what());
+  }
+}
+
 void Callbacks::trigger_epoch() {
   std::exception_ptr stop;
   std::vector<std::pair<std::string, double>> times;
   call_each("trigger_epoch", [&](Callback& callback) {
     const Timer timer;
     try {
-      callback.trigger_epoch();
+      let_give_up(callback, [&] { callback.trigger_epoch(); });
     } catch (const StopTraining&) {
       if (!stop) stop = std::current_exception();
-    } catch (const Interrupted& interrupted) {
-      const bool others_are_in_it = has_other_processes_ && !callback.chief_only();
-      const bool all_are_to_save = pending_signal() != 0 && interrupted.signal() != SIGINT;
-      if (others_are_in_it || !all_are_to_save) throw;
-      logging::warning("{} did not finish: {}.", callback.name(), interrupted.what());
     }
     times.emplace_back(callback.name(), timer.seconds());
   });

@@ -73,6 +73,9 @@ class Callbacks {
   void guarded(const Callback& callback, Action action) const;
   template <typename Method>
   void call_each(const char* name, Method method);
+  /// Calls a part of the callback that a signal to save and end may cut short.
+  template <typename Action>
+  void let_give_up(const Callback& callback, Action action) const;
 
   OwnedList<Callback> callbacks_;
   bool has_other_processes_ = false;

@@ -154,6 +154,7 @@ class C10dGroup final : public ProcessGroup, public std::enable_shared_from_this
   void check() override;
   void check_after(milliseconds waited) override;
   void share_signal(int signal) override { signs_->share_signal(signal); }
+  int shared_signal() const override { return signs_->shared_signal(); }
   int agreed_signal(int64_t step) override;
   bool ends_here() const override { return ends_here_; }
   void set_step(int64_t step) override { signs_->set_step(step); }

@@ -96,6 +96,7 @@ struct SignsOfLife::State {
   Clock::time_point looked_at{};       // when all signs were read last
   Clock::time_point answered = Clock::now();
   int signal_to_end = 0;  // that this process received
+  int shared_signal = 0;  // to end by, that any process received
   bool has_to_save = false;
   int64_t last_step = 0;           // after which the loop has looked
   bool may_wait_for_data = false;  // the loop has begun no collective after that step
@@ -239,8 +240,10 @@ void SignsOfLife::State::agree_on_signal(bool beat_is_due) {
     if (signal == 0 && !store().has({key})) return;
     const std::string first =
         signal != 0 ? store().set_first(key, std::to_string(signal)) : store().get(key);
+    const int shared = std::stoi(first);
     lock.lock();
-    if (!promise_a_step(std::stoi(first))) return;
+    if (shared != kSignalToSave) shared_signal = shared;
+    if (!promise_a_step(shared)) return;
     promise_is_told = true;
     const std::string text = std::to_string(*promise);
     lock.unlock();
@@ -448,6 +451,11 @@ void SignsOfLife::share_signal(int signal) {
   const std::lock_guard lock(state_->mutex);
   if (signal == kSignalToSave) state_->has_to_save = true;
   if (signal != kSignalToSave) state_->signal_to_end = signal;
+}
+
+int SignsOfLife::shared_signal() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->signal_to_end != 0 ? state_->signal_to_end : state_->shared_signal;
 }
 
 // Who knows of a signal stops at the step it is at, so that the others are soon found waiting for

@@ -134,6 +134,8 @@ class SignsOfLife {
 
   /// Has all agree on a step to act on it after. See Note [Acting on a signal together].
   void share_signal(int signal);
+  /// A signal to end by that a rank has shared, as far as this one has seen, or 0.
+  int shared_signal() const;
   /// Between steps, with the number of those that were made: the signal that all agreed to act on
   /// here, or 0. Waits for the others' promises, but not for ever: then throws Interrupted. May be
   /// asked again after the same step, until a step begins.
