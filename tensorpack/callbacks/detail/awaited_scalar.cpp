@@ -38,8 +38,10 @@ void AwaitedScalar::check_before(TrainerBase& trainer) {
 bool AwaitedScalar::is_there(TrainerBase& trainer, const std::string& consequence) {
   if (trainer.monitors().contains(name_)) return true;
   was_missing_ = true;
-  logging::warning("[{}] '{}' was not reported yet{}. {}", owner_, name_, consequence,
-                   nearest_names(trainer, name_));
+  const std::string advice = is_announced(trainer, name_)
+                                 ? "A callback that did not run yet reports it."
+                                 : nearest_names(trainer, name_);
+  logging::warning("[{}] '{}' was not reported yet{}. {}", owner_, name_, consequence, advice);
   return false;
 }
 
