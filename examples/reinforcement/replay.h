@@ -46,6 +46,7 @@ class Replay final : public tensorpack::DataFlow {
   Replay(std::shared_ptr<const ReplayMemory> memory, int64_t batch)
       : memory_(std::move(memory)), batch_(batch) {}
   std::optional<tensorpack::DataPoint> next() override { return memory_->sample(batch_); }
+  int64_t skip(int64_t count) override { return count; }  // what was drawn never comes again
 
  private:
   std::shared_ptr<const ReplayMemory> memory_;

@@ -111,7 +111,8 @@ class DataFlow {
   /// passes over: fewer than `count` only at the end of the pass.
   ///
   /// By default they are read and dropped. A flow that can do with less overrides it; what follows
-  /// must be the same.
+  /// must be the same. One whose datapoints never come again, such as those of a simulator, returns
+  /// `count`: a training that goes on after a restart does not wait for as many new ones then.
   virtual int64_t skip(int64_t count) {
     int64_t skipped = 0;
     while (skipped < count && next()) ++skipped;

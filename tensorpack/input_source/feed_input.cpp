@@ -4,21 +4,28 @@
 #include <atomic>
 #include <memory>
 #include <semaphore>
+#include <utility>
 
 #include "tensorpack/dataflow/detail/flow_stream.h"
 #include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/input_source/detail/producer.h"
+#include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 
-// A producer that makes nothing before it is asked to.
+// A producer that makes nothing before it is asked to, and goes to a position first if there is
+// one.
 class FeedInput::Fetcher {
  public:
-  explicit Fetcher(std::shared_ptr<detail::FlowStream> stream)
+  Fetcher(std::shared_ptr<detail::FlowStream> stream, std::optional<int64_t> from)
       : request_(std::make_shared<Request>()),
         producer_({.thread_name = "FeedInput",
+                   .starting = stream->while_seeking(from.value_or(0)),
                    .single_threaded_ops = false,  // whoever asks is idle
-                   .start = [] {},
+                   .start =
+                       [stream, from] {
+                         if (from) stream->seek(*from);
+                       },
                    .make =
                        [request = request_, stream = std::move(stream)] {
                          request->made.acquire();
@@ -65,11 +72,13 @@ bool FeedInput::is_endless() const { return stream_->is_endless(); }
 std::string FeedInput::name() const { return stream_->name(); }
 std::shared_ptr<const StageStats> FeedInput::stats() const { return stream_->stats(); }
 
+// The flow goes there with the next batch. It may do so by making all that was used before, of what
+// comes from others that are not ready yet.
 void FeedInput::reset_state(int64_t position) {
+  TP_CHECK(position >= 0, "FeedInput", "the position must not be negative, got {}.", position);
   fetcher_.reset();
-  stream_->seek(position);
+  seek_to_ = position;
   position_ = position;
-  started_ = true;
   stopped_ = false;
 }
 
@@ -80,8 +89,10 @@ void FeedInput::stop() {
 
 std::optional<DataPoint> FeedInput::next() {
   if (stopped_) return std::nullopt;
-  if (!started_) reset_state();
-  if (interruptible_ && !fetcher_) fetcher_ = std::make_unique<Fetcher>(stream_);
+  if (interruptible_ && !fetcher_) {
+    fetcher_ = std::make_unique<Fetcher>(stream_, std::exchange(seek_to_, std::nullopt));
+  }
+  if (seek_to_) stream_->seek(*std::exchange(seek_to_, std::nullopt));
   const detail::SampleScope sample(position_);
   std::optional<DataPoint> batch = fetcher_ ? fetcher_->next() : stream_->next();
   if (batch) ++position_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "tensorpack/input_source/input_source.h"
 #include "tensorpack/utils/owned_list.h"
@@ -49,7 +50,7 @@ class FeedInput final : public InputSource {
   std::unique_ptr<Fetcher> fetcher_;  // of a flow that runs on its own thread
   bool interruptible_;
   int64_t position_ = 0;
-  bool started_ = false;
+  std::optional<int64_t> seek_to_ = 0;  // where the flow is to go before its next batch
   bool stopped_ = false;
 };
 

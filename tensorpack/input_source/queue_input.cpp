@@ -29,6 +29,7 @@ class QueueInput::Impl {
     producer_ = std::make_unique<Producer>(Producer::Work{
         .thread_name = "QueueInput",
         .capacity = static_cast<size_t>(capacity_),
+        .starting = stream_->while_seeking(position),
         .stats = stats_,
         .start = [stream = stream_, position] { stream->seek(position); },
         .make =

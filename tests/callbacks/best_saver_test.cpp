@@ -110,7 +110,9 @@ TEST_F(BestSaverTest, AScalarThatIsNotReportedIsAWarningAndThenAnError) {
 // Says what it reports, and does so in every second epoch.
 class SlowReport final : public Callback {
  public:
-  ReportedScalars reports() const override { return {.names = {"error", "errors"}, .are_all = true}; }
+  ReportedScalars reports() const override {
+    return {.names = {"error", "errors"}, .are_all = true};
+  }
   void trigger_epoch() override {
     if (epoch_num() % 2 == 0) trainer().monitors().put_scalar("error", 1);
   }

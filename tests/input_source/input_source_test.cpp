@@ -4,7 +4,10 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <csignal>
 #include <latch>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 #include <type_traits>
@@ -17,8 +20,10 @@
 #include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/input_source/staging_input.h"
 #include "tensorpack/utils/error.h"
+#include "tensorpack/utils/signals.h"
 #include "tensorpack/utils/stop_flag.h"
 #include "tests/dataflow/numbers.h"
+#include "tests/support/capture.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/thread_limit.h"
 #include "tests/support/throws.h"
@@ -195,6 +200,58 @@ TEST(FeedInputTest, WhatIsSkippedIsNotMade) {
   EXPECT_EQ(made, 0);
   EXPECT_EQ(source.next()->at(0)[0].item<int64_t>(), 60);
   EXPECT_EQ(made, 2);
+}
+
+TEST(FeedInputTest, ItGoesToAPositionWithTheNextBatch) {
+  for (const bool interruptible : {true, false}) {
+    Probe::Record record;
+    FeedInput source(Probe(10, false, &record), {.interruptible = interruptible});
+    source.reset_state(4);
+    EXPECT_EQ(source.position(), 4);
+    EXPECT_THAT(record.read, IsEmpty()) << "what the flow needs may not be there yet";
+    EXPECT_THAT(read(source, 2), ElementsAre(4, 5));
+  }
+}
+
+// A flow that would make again what was used before, for ever.
+class NeverThere final : public DataFlow {
+ public:
+  explicit NeverThere(std::shared_ptr<std::latch> end) : end_(std::move(end)) {}
+  std::optional<DataPoint> next() override { return DataPoint{torch::ones({1})}; }
+  int64_t skip(int64_t count) override {
+    end_->wait();
+    return count;
+  }
+
+ private:
+  std::shared_ptr<std::latch> end_;
+};
+
+TYPED_TEST(InputSourceTest, ASignalIsHeededWhileItGoesToAPosition) {
+  const auto end = std::make_shared<std::latch>(1);
+  const SignalWatch watch;
+  {
+    TypeParam source((NeverThere(end)));
+    source.reset_state(1000);
+    std::raise(SIGTERM);
+    EXPECT_THROW(source.next(), Interrupted);
+  }
+  end->count_down();
+}
+
+TYPED_TEST(InputSourceTest, ItTellsThatItTakesLongToGoToAPosition) {
+  const auto end = std::make_shared<std::latch>(1);
+  TypeParam source((NeverThere(end)));
+  const std::string log = stdout_of([&] {
+    source.reset_state(1000);
+    std::jthread later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5500));
+      end->count_down();
+    });
+    EXPECT_TRUE(source.next());
+  });
+  EXPECT_THAT(log, HasSubstr("(NeverThere) still goes to batch 1000, where training goes on: it "
+                             "makes what was used before again. "));
 }
 
 TYPED_TEST(InputSourceTest, NegativePositionIsAnError) {

@@ -8,11 +8,15 @@
 #include <csignal>
 #include <filesystem>
 #include <functional>
+#include <latch>
+#include <memory>
 
+#include "tensorpack/callbacks/callback_factory.h"
 #include "tensorpack/callbacks/model_saver.h"
 #include "tensorpack/callbacks/process_tensors.h"
 #include "tensorpack/dataflow/from_list.h"
 #include "tensorpack/dataflow/shuffle.h"
+#include "tensorpack/input_source/feed_input.h"
 #include "tensorpack/input_source/queue_input.h"
 #include "tensorpack/optim/sgd.h"
 #include "tensorpack/train/auto_resume.h"
@@ -194,6 +198,42 @@ TEST_F(ResumeStateTest, WithoutAPositionTheDataGoesOnAtTheStep) {
   EXPECT_THAT(train(1, 3), ElementsAre(6, 0, 1));
   EXPECT_THAT(log_, HasSubstr("has no state of these callbacks: InputSourceCallback."));
   EXPECT_THAT(log_, HasSubstr("it goes on at batch 6, the global_step."));
+}
+
+// As experience replay does, whose player begins with the training.
+class FromCallback final : public DataFlow {
+ public:
+  explicit FromCallback(std::shared_ptr<std::latch> begun) : begun_(std::move(begun)) {}
+  std::optional<DataPoint> next() override {
+    begun_->wait();
+    return DataPoint{at::ones({1})};
+  }
+
+ private:
+  std::shared_ptr<std::latch> begun_;
+};
+
+TEST_F(ResumeStateTest, DataMayComeFromACallbackThatBeginsAfterTheInput) {
+  for (const bool interruptible : {true, false}) {
+    for (int64_t epochs = 1; epochs <= 2; ++epochs) {
+      const auto begun = std::make_shared<std::latch>(1);
+      CallbackFactory player({.before_train = [begun](Callback&) { begun->count_down(); }});
+      launch_train_with_config(
+          AutoResumeTrainConfig(
+              {.model = Model{.inputs = {{"x", {-1}}},
+                              .build_graph = [](const at::Tensor& x) { return cost_of(x); },
+                              .optimizer = SGD({.lr = 0.01})},
+               .data = FeedInput(FromCallback(begun), {.interruptible = interruptible}),
+               .callbacks = {std::move(player), ModelSaver()},
+               .steps_per_epoch = 3,
+               .max_epoch = epochs}),
+          SimpleTrainer());
+      EXPECT_EQ(load_checkpoint(dir_.path()).extra.at(kPositionKey), std::to_string(3 * epochs));
+    }
+    for (const auto& file : fs::directory_iterator(dir_.path())) {
+      if (file.path().extension() == ".safetensors") fs::remove(file);
+    }
+  }
 }
 
 TEST_F(ResumeStateTest, ADamagedPositionIsAnError) {

@@ -22,6 +22,13 @@ void FlowStream::seek(int64_t position) {
   if (size == 0 && position > 0) peeked_ = next_of_any_pass();
 }
 
+std::string FlowStream::while_seeking(int64_t position) const {
+  return fmt::format(
+      "{} still goes to batch {}, where training goes on: it makes what was used before again. A "
+      "flow that need not, such as experience replay, overrides DataFlow::skip().",
+      name(), position);
+}
+
 std::optional<DataPoint> FlowStream::next() {
   if (peeked_) return std::exchange(peeked_, std::nullopt);
   return infinite_ ? next_of_any_pass() : flow_->next();

@@ -18,6 +18,8 @@ class FlowStream {
   ///
   /// Where the flow knows its size, whole passes are left out; the rest is for DataFlow::skip().
   void seek(int64_t position);
+  /// What to tell a user who waits for that.
+  std::string while_seeking(int64_t position) const;
 
   /// Goes to the beginning of a pass of the flow.
   void start_pass(int64_t pass);

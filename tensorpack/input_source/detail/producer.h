@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <exception>
@@ -13,6 +14,7 @@
 #include "tensorpack/dataflow/stage_stats.h"
 #include "tensorpack/utils/abandonable_threads.h"
 #include "tensorpack/utils/bounded_queue.h"
+#include "tensorpack/utils/logger.h"
 #include "tensorpack/utils/signals.h"
 #include "tensorpack/utils/stop_flag.h"
 #include "tensorpack/utils/thread.h"
@@ -32,6 +34,7 @@ class Producer {
   struct Work {
     std::string thread_name = {};
     size_t capacity = 1;
+    std::string starting = {};               ///< what to say if `start` takes long
     bool single_threaded_ops = true;         ///< as others work meanwhile
     std::shared_ptr<StageStats> stats = {};  ///< where to count; may be null
     std::function<void()> start = {};
@@ -41,6 +44,7 @@ class Producer {
   explicit Producer(Work work)
       : state_(std::make_shared<State>(work.capacity)),
         stats_(work.stats),
+        starting_(work.starting),
         thread_(work.thread_name) {
     thread_.start([state = state_, work = std::move(work)] { produce(*state, work); });
   }
@@ -53,9 +57,10 @@ class Producer {
   std::optional<T> next() {
     if (stats_) stats_->count_depth(static_cast<int64_t>(size()));
     std::optional<T> item = state_->queue.pop_for(kPatience);
-    while (!item && !state_->queue.finished()) {
+    for (auto waited = kPatience; !item && !state_->queue.finished(); waited += kPatience) {
       if (const int signal = signal_to_give_up()) throw Interrupted(signal);
       if (stop_requested()) return std::nullopt;  // by the owner of the thread that asks
+      if (waited == kPatienceForStart && !state_->has_started) logging::info("{}", starting_);
       item = state_->queue.pop_for(kPatience);
     }
     // Set before the queue was closed, so what came before the failure has been delivered.
@@ -73,11 +78,13 @@ class Producer {
 
  private:
   static constexpr std::chrono::milliseconds kPatience{200};
+  static constexpr std::chrono::milliseconds kPatienceForStart{5000};
 
   // What the thread and the consumer share.
   struct State {
     explicit State(size_t capacity) : queue(capacity) {}
     BoundedQueue<T> queue;
+    std::atomic<bool> has_started = false;
     std::exception_ptr failure;
   };
 
@@ -87,6 +94,7 @@ class Producer {
     if (work.stats) thread_of_stage.emplace(*work.stats);
     try {
       work.start();
+      state.has_started = true;
       for (int64_t number = 0;; ++number) {
         const SampleScope sample(number);
         auto item = work.make();
@@ -108,6 +116,7 @@ class Producer {
 
   std::shared_ptr<State> state_;
   std::shared_ptr<StageStats> stats_;
+  std::string starting_;
   AbandonableThreads thread_;
 };
 
