@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "tensorpack/callbacks/callback.h"
 #include "tensorpack/callbacks/detail/awaited_scalar.h"
 #include "tensorpack/checkpoint/checkpoint.h"
+#include "tensorpack/utils/detail/pimpl.h"
 
 namespace tensorpack {
 
@@ -95,7 +95,7 @@ class BestSaver : public Callback {
   bool is_due_ = false;
   bool is_lost_ = false;    // whether the best, of the step resumed from, is to be written again
   bool has_begun_ = false;  // whether an epoch has
-  std::unique_ptr<CheckpointWriter> writer_;
+  detail::Pimpl<CheckpointWriter> writer_;
 };
 
 /// Keeps the checkpoint with the smallest value: MinSaver("validation_error").

@@ -11,6 +11,9 @@
 
 namespace tensorpack {
 
+AnyHyperParam::AnyHyperParam(std::string variable)
+    : param_(std::make_unique<GraphVarParam>(std::move(variable))) {}
+
 void GraphVarParam::setup(Graph& graph) {
   graph_ = &graph;
   variable_ = &graph.variables().at(name_);

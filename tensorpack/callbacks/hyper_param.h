@@ -87,8 +87,7 @@ class AnyHyperParam {
  public:
   AnyHyperParam(const char* variable)  // NOLINT: implicit
       : AnyHyperParam(std::string(variable)) {}
-  AnyHyperParam(std::string variable)  // NOLINT: implicit
-      : param_(std::make_unique<GraphVarParam>(std::move(variable))) {}
+  AnyHyperParam(std::string variable);  // NOLINT: implicit
   template <std::derived_from<HyperParam> T>
   AnyHyperParam(T param)  // NOLINT: implicit
       : param_(std::make_unique<T>(std::move(param))) {}

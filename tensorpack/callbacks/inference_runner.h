@@ -20,6 +20,7 @@
 #include "tensorpack/input_source/input_source.h"
 #include "tensorpack/input_source/staging_input.h"
 #include "tensorpack/parallel/data_parallel.h"
+#include "tensorpack/utils/detail/pimpl.h"
 #include "tensorpack/utils/error.h"
 #include "tensorpack/utils/owned_list.h"
 
@@ -139,8 +140,8 @@ class InferenceRunner final : public Callback {
   InferenceRunnerOptions options_;
   std::vector<TowerHandle> towers_;
   // Of several towers: a session and a thread each, so that none waits for another.
-  std::vector<std::unique_ptr<Session>> sessions_;
-  std::unique_ptr<WorkerTeam> team_;
+  std::vector<detail::Pimpl<Session>> sessions_;
+  detail::Pimpl<WorkerTeam> team_;
   Fetches fetches_;                           // of all inferencers, each once
   std::vector<std::vector<size_t>> indices_;  // for each inferencer, into fetches_
 };

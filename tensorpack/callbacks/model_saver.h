@@ -2,13 +2,13 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "tensorpack/callbacks/callback.h"
 #include "tensorpack/checkpoint/checkpoint.h"
+#include "tensorpack/utils/detail/pimpl.h"
 
 namespace tensorpack {
 
@@ -103,7 +103,7 @@ class ModelSaver final : public Callback {
   bool is_due_ = false;
   std::string failure_;    // why the last checkpoint was not taken
   StateTexts generators_;  // of all processes, when they were gathered
-  std::unique_ptr<CheckpointWriter> writer_;
+  detail::Pimpl<CheckpointWriter> writer_;
 };
 
 }  // namespace tensorpack

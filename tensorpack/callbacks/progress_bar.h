@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "tensorpack/callbacks/callback.h"
+#include "tensorpack/utils/detail/pimpl.h"
 
 namespace tensorpack {
 
@@ -39,8 +39,8 @@ class ProgressBar final : public Callback {
  private:
   std::vector<std::string> names_;
   std::vector<std::string> shown_;
-  std::unique_ptr<ProgressMeter> meter_;  // during an epoch
-  bool is_first_run_ = true;              // of this step
+  detail::Pimpl<ProgressMeter> meter_;  // during an epoch
+  bool is_first_run_ = true;            // of this step
 };
 
 }  // namespace tensorpack

@@ -2,10 +2,10 @@
 // What a training takes of the machine, as scalars.
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "tensorpack/callbacks/callback.h"
+#include "tensorpack/utils/detail/pimpl.h"
 
 namespace tensorpack {
 
@@ -61,7 +61,7 @@ class GPUUtilizationTracker final : public Callback {
  private:
   struct Samples;
   std::vector<int> devices_;
-  std::unique_ptr<Samples> samples_;  // while training, with a driver
+  detail::Pimpl<Samples> samples_;  // while training, with a driver
 };
 
 }  // namespace tensorpack

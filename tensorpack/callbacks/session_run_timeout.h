@@ -2,9 +2,9 @@
 #pragma once
 
 #include <chrono>
-#include <memory>
 
 #include "tensorpack/callbacks/callback.h"
+#include "tensorpack/utils/detail/pimpl.h"
 
 namespace tensorpack {
 
@@ -30,7 +30,7 @@ class SessionRunTimeout final : public Callback {
  private:
   class Watchdog;
   std::chrono::duration<double> timeout_;
-  std::unique_ptr<Watchdog> watchdog_;  // while training
+  detail::Pimpl<Watchdog> watchdog_;  // while training
 };
 
 }  // namespace tensorpack

@@ -5,7 +5,7 @@
 
 namespace tensorpack {
 
-TrainerBase::TrainerBase() = default;
+TrainerBase::TrainerBase() : session_(std::make_shared<SharedSession>()) {}
 
 Monitors& TrainerBase::monitors() {
   TP_CHECK(monitors_ != nullptr, "monitors",

@@ -16,6 +16,7 @@
 #include "tensorpack/session/session.h"
 #include "tensorpack/tower/tower_func.h"
 #include "tensorpack/tower/tower_handle.h"
+#include "tensorpack/utils/detail/pimpl.h"
 #include "tensorpack/utils/loop_state.h"
 
 namespace tensorpack {
@@ -47,7 +48,7 @@ inline ReportedScalars no_scalars() { return {.are_all = true}; }
 /// and may outlive the trainer.
 struct SharedSession {
   std::shared_ptr<Graph> graph = {};
-  std::unique_ptr<Session> session = {};
+  detail::Pimpl<Session> session = {};
 
   /// Throws an Error when there is none yet.
   Session& get() const;
@@ -132,15 +133,15 @@ class TrainerBase {
   bool is_chief_ = true;
   std::shared_ptr<ProcessGroup> processes_;
   std::shared_ptr<Graph> graph_;  // shared: it may be built before the trainer and outlive it
-  std::unique_ptr<Monitors> monitors_;
-  std::shared_ptr<SharedSession> session_ = std::make_shared<SharedSession>();
-  std::unique_ptr<HookedSession> hooked_sess_;
+  detail::Pimpl<Monitors> monitors_;
+  std::shared_ptr<SharedSession> session_;
+  detail::Pimpl<HookedSession> hooked_sess_;
   Op train_op_;
   Fingerprint fingerprint_;
   bool wants_fingerprint_ = false;
 
  private:
-  std::map<std::filesystem::path, std::string> owners_of_files_;
+  std::map<std::string, std::string> owners_of_files_;
 };
 
 }  // namespace tensorpack

@@ -19,6 +19,9 @@ constexpr int64_t kBlock = 64;
 
 }  // namespace
 
+FakeData::FakeData(std::initializer_list<FakeComponent> components, FakeDataOptions options)
+    : FakeData(std::vector(components), options) {}
+
 FakeData::FakeData(std::vector<FakeComponent> components, FakeDataOptions options)
     : components_(std::move(components)),
       options_(options),

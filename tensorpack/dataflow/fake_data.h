@@ -32,8 +32,7 @@ struct FakeDataOptions {
 class FakeData final : public DataFlow {
  public:
   explicit FakeData(std::vector<FakeComponent> components, FakeDataOptions options = {});
-  explicit FakeData(std::initializer_list<FakeComponent> components, FakeDataOptions options = {})
-      : FakeData(std::vector(components), options) {}
+  explicit FakeData(std::initializer_list<FakeComponent> components, FakeDataOptions options = {});
 
   void start(int64_t pass) override;
   std::optional<DataPoint> next() override;

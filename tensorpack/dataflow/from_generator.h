@@ -3,14 +3,13 @@
 
 #include <concepts>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <utility>
 
 #include "tensorpack/dataflow/dataflow.h"
-#include "tensorpack/dataflow/detail/write_watch.h"
 #include "tensorpack/dataflow/generator.h"
 #include "tensorpack/dataflow/rng.h"
+#include "tensorpack/utils/detail/pimpl.h"
 
 namespace tensorpack {
 
@@ -39,38 +38,33 @@ class FromGenerator final : public DataFlow {
       std::invocable<F&> || std::invocable<F&, int64_t> || std::invocable<F&, Rng&> ||
       std::invocable<F&, int64_t, Rng&>) explicit FromGenerator(F function,
                                                                 FromGeneratorOptions options = {})
-      : seed_(options.seed ? StageSeed(options.seed) : StageSeed::counted_apart()),
-        state_(std::make_unique<State>(
-            [function = std::move(function)](int64_t pass, Rng& rng) mutable {
-              if constexpr (std::invocable<F&, int64_t, Rng&>) {
-                return function(pass, rng);
-              } else if constexpr (std::invocable<F&, int64_t>) {
-                return function(pass);
-              } else if constexpr (std::invocable<F&, Rng&>) {
-                return function(rng);
-              } else {
-                return function();
-              }
-            })) {}
+      : FromGenerator(Function([function = std::move(function)](int64_t pass, Rng& rng) mutable {
+                        if constexpr (std::invocable<F&, int64_t, Rng&>) {
+                          return function(pass, rng);
+                        } else if constexpr (std::invocable<F&, int64_t>) {
+                          return function(pass);
+                        } else if constexpr (std::invocable<F&, Rng&>) {
+                          return function(rng);
+                        } else {
+                          return function();
+                        }
+                      }),
+                      options, Called()) {}
+  FromGenerator(FromGenerator&&) noexcept;
+  FromGenerator& operator=(FromGenerator&&) noexcept;
+  ~FromGenerator() override;
 
   void start(int64_t pass) override;
   std::optional<DataPoint> next() override;
 
  private:
+  struct Called {};
+  FromGenerator(Function function, FromGeneratorOptions options, Called);
+
   // On the heap: the coroutine refers to the captures of its lambda and to the random numbers,
   // which therefore must not move.
-  struct State {
-    explicit State(Function f) : function(std::move(f)) {}
-    Function function;
-    std::optional<Rng> rng;
-  };
-
-  StageSeed seed_;
-  std::unique_ptr<State> state_;
-  std::optional<Generator<DataPoint>> generator_;  // from the first datapoint of a pass on
-  int64_t pass_ = 0;
-  int64_t yielded_ = 0;  // in this pass
-  detail::ReuseWatch reuse_{"FromGenerator", /*kept=*/1};
+  struct State;
+  detail::Pimpl<State> state_;
 };
 
 }  // namespace tensorpack

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -127,23 +128,29 @@ class PairCounter {
 
 }  // namespace
 
+struct CharTokenizer::Numbers {
+  std::map<std::string, int64_t, std::less<>> of_character;
+};
+
 CharTokenizer::CharTokenizer(std::string_view text) {
+  auto numbers = std::make_shared<Numbers>();
   std::set<std::string_view> characters;
   for (size_t i = 0; i < text.size(); i += character_at(text, i).size()) {
     characters.insert(character_at(text, i));
   }
   for (const std::string_view character : characters) {
-    numbers_.emplace(character, std::ssize(characters_));
+    numbers->of_character.emplace(character, std::ssize(characters_));
     characters_.emplace_back(character);
   }
+  numbers_ = std::move(numbers);
 }
 
 at::Tensor CharTokenizer::encode(std::string_view text) const {
   std::vector<int64_t> tokens;
   tokens.reserve(text.size());
   for (size_t i = 0; i < text.size(); i += character_at(text, i).size()) {
-    const auto found = numbers_.find(character_at(text, i));
-    TP_CHECK(found != numbers_.end(), "CharTokenizer",
+    const auto found = numbers_->of_character.find(character_at(text, i));
+    TP_CHECK(found != numbers_->of_character.end(), "CharTokenizer",
              "the character '{}' at offset {} was not in the text the tokenizer was made of.",
              character_at(text, i), i);
     tokens.push_back(found->second);
@@ -158,12 +165,18 @@ std::string CharTokenizer::decode(const at::Tensor& tokens) const {
   return text;
 }
 
+struct BytePairTokenizer::Numbers {
+  std::map<Pair, int32_t> of_pair;
+};
+
 BytePairTokenizer::BytePairTokenizer(std::vector<Pair> pairs) : pairs_(std::move(pairs)) {
+  auto numbers = std::make_shared<Numbers>();
   for (int c = 0; c < 256; ++c) texts_.emplace_back(1, static_cast<char>(c));
   for (const Pair& pair : pairs_) {
-    numbers_.emplace(pair, static_cast<int32_t>(texts_.size()));
+    numbers->of_pair.emplace(pair, static_cast<int32_t>(texts_.size()));
     texts_.push_back(texts_[pair.first] + texts_[pair.second]);
   }
+  numbers_ = std::move(numbers);
 }
 
 BytePairTokenizer BytePairTokenizer::train(std::string_view text, int64_t size) {
@@ -208,16 +221,17 @@ void BytePairTokenizer::save(const std::filesystem::path& path) const {
 
 // Merges the pair that was found first in training, again and again.
 void BytePairTokenizer::append_word(std::string_view word, std::vector<int64_t>& tokens) const {
+  const auto& numbers = numbers_->of_pair;
   Tokens parts = bytes_of(word);
   while (parts.size() > 1) {
-    auto best = numbers_.end();
+    auto best = numbers.end();
     for (size_t i = 0; i + 1 < parts.size(); ++i) {
-      const auto found = numbers_.find({parts[i], parts[i + 1]});
+      const auto found = numbers.find({parts[i], parts[i + 1]});
       const bool is_better =
-          found != numbers_.end() && (best == numbers_.end() || found->second < best->second);
+          found != numbers.end() && (best == numbers.end() || found->second < best->second);
       if (is_better) best = found;
     }
-    if (best == numbers_.end()) break;
+    if (best == numbers.end()) break;
     merge(parts, best->first, best->second);
   }
   tokens.insert(tokens.end(), parts.begin(), parts.end());

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,7 +34,8 @@ class CharTokenizer {
 
  private:
   std::vector<std::string> characters_;
-  std::map<std::string, int64_t, std::less<>> numbers_;
+  struct Numbers;
+  std::shared_ptr<const Numbers> numbers_;
 };
 
 /// Turns texts into numbers and back by byte-pair encoding: tokens 0..255 are bytes, and each
@@ -63,8 +64,9 @@ class BytePairTokenizer {
   void append_word(std::string_view word, std::vector<int64_t>& tokens) const;
 
   std::vector<Pair> pairs_;
-  std::map<Pair, int32_t> numbers_;  // of the tokens that pairs make
-  std::vector<std::string> texts_;   // of all tokens
+  struct Numbers;
+  std::shared_ptr<const Numbers> numbers_;  // of the tokens that pairs make
+  std::vector<std::string> texts_;          // of all tokens
 };
 
 struct TokenWindowsOptions {

@@ -2,6 +2,9 @@
 #include "tensorpack/graph/call_scope.h"
 
 #include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "tensorpack/graph/graph.h"
@@ -23,8 +26,16 @@ CallState& state() { return ThreadFrame::current().get<CallState>(); }
 
 }  // namespace
 
+struct CallScope::Notes {
+  // Outputs of layers that are not kept, as long as somebody else does.
+  std::unordered_map<std::string, c10::weak_intrusive_ptr<at::TensorImpl>> not_kept;
+  std::vector<std::string> names;  // of these and of the named ones, oldest first
+  std::map<Collection, CollectionItems> collections;
+  std::unordered_set<std::string> used_variables;
+};
+
 CallScope::CallScope(Graph& graph, CallOptions options)
-    : graph_(graph), options_(std::move(options)) {
+    : graph_(graph), options_(std::move(options)), notes_(std::make_unique<Notes>()) {
   TP_CHECK(state().call == nullptr, "TowerContext",
            "another call is in progress on this thread. Close its context first: towers do not "
            "nest.");
@@ -56,24 +67,24 @@ std::string CallScope::name_of(const at::Tensor& tensor) const {
     if (const auto kept = named_.find(name); kept != named_.end()) {
       return kept->second.is_same(tensor);
     }
-    return not_kept_.at(name)._unsafe_get_target() == tensor.unsafeGetTensorImpl();
+    return notes_->not_kept.at(name)._unsafe_get_target() == tensor.unsafeGetTensorImpl();
   };
-  const auto newest = std::find_if(names_.rbegin(), names_.rend(), is_called);
-  return newest == names_.rend() ? "" : *newest;
+  const auto newest = std::find_if(notes_->names.rbegin(), notes_->names.rend(), is_called);
+  return newest == notes_->names.rend() ? "" : *newest;
 }
 
 const CallScope::CollectionItems& CallScope::collection(Collection key) const {
   static const CollectionItems none;
-  auto found = collections_.find(key);
-  return found == collections_.end() ? none : found->second;
+  auto found = notes_->collections.find(key);
+  return found == notes_->collections.end() ? none : found->second;
 }
 
 void CallScope::add_to_collection(Collection key, std::string name, at::Tensor tensor) {
-  collections_[key].emplace_back(std::move(name), std::move(tensor));
+  notes_->collections[key].emplace_back(std::move(name), std::move(tensor));
 }
 
 void CallScope::replace_in_collection(Collection key, std::string_view name, at::Tensor tensor) {
-  for (auto& [added, value] : collections_[key]) {
+  for (auto& [added, value] : notes_->collections[key]) {
     if (added == name) value = std::move(tensor);
   }
 }
@@ -95,7 +106,7 @@ std::vector<Variable*> CallScope::trainable(const std::string& regex) {
 }
 
 void CallScope::use_variable(const std::string& path) {
-  const bool is_second_use = !used_variables_.insert(path).second;
+  const bool is_second_use = !notes_->used_variables.insert(path).second;
   TP_CHECK(
       !is_second_use || VariableScope::current_reuse() != Reuse::kNone, "get_variable",
       "'{}' is already used in this tower call. Rename the layer, or open VariableScope(\"{}\", "
@@ -107,13 +118,13 @@ void CallScope::use_variable(const std::string& path) {
 std::string CallScope::new_name(const std::string& name) {
   std::string path = VariableScope::path_of(name);
   const bool repeats_are_expected = VariableScope::current_reuse() != Reuse::kNone;
-  for (int suffix = 1; named_.contains(path) || not_kept_.contains(path); ++suffix) {
+  for (int suffix = 1; named_.contains(path) || notes_->not_kept.contains(path); ++suffix) {
     TP_CHECK(repeats_are_expected, "named",
              "'{}' is already the name of another tensor in this tower. Choose another name.",
              path);
     path = VariableScope::path_of(name + "_" + std::to_string(suffix));
   }
-  names_.push_back(path);
+  notes_->names.push_back(path);
   return path;
 }
 
@@ -135,7 +146,7 @@ at::Tensor layer_output(at::Tensor tensor) {
   if (state().kept->names_.contains(name)) {
     call->named_.emplace(name, tensor);
   } else {
-    call->not_kept_.emplace(name, tensor.getIntrusivePtr());
+    call->notes_->not_kept.emplace(name, tensor.getIntrusivePtr());
   }
   return tensor;
 }

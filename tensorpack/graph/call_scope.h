@@ -5,18 +5,16 @@
 #include <c10/core/Device.h>
 
 #include <functional>
-#include <map>
 #include <set>
 #include <string>
 #include <string_view>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "tensorpack/graph/exchange.h"
 #include "tensorpack/graph/op.h"
 #include "tensorpack/graph/variable_store.h"
+#include "tensorpack/utils/detail/pimpl.h"
 #include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
@@ -100,11 +98,8 @@ class [[nodiscard]] CallScope {
   Graph& graph_;
   CallOptions options_;
   NamedTensors named_;
-  // Outputs of layers that are not kept, as long as somebody else does.
-  std::unordered_map<std::string, c10::weak_intrusive_ptr<at::TensorImpl>> not_kept_;
-  std::vector<std::string> names_;  // of both, oldest first
-  std::map<Collection, CollectionItems> collections_;
-  std::unordered_set<std::string> used_variables_;
+  struct Notes;
+  detail::Pimpl<Notes> notes_;
   int64_t exchanges_ = 0;
 };
 

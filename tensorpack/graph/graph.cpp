@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <typeindex>
 #include <utility>
 
 #include "tensorpack/graph/call_scope.h"
@@ -90,8 +91,15 @@ OpBody complete(OpBody body, at::Generator generator, std::vector<TensorSpec> sp
 
 }  // namespace
 
+struct Graph::Kept {
+  std::map<std::string, at::Generator> generators;
+  std::map<std::type_index, std::shared_ptr<void>> attachments;
+};
+
 Graph::Graph(GraphOptions options)
-    : options_(options), seed_(options.seed ? *options.seed : derive_seed(global_seed(), "graph")) {
+    : options_(options),
+      seed_(options.seed ? *options.seed : derive_seed(global_seed(), "graph")),
+      kept_(std::make_unique<Kept>()) {
   options_.device = check_device(options_.device);
   for (c10::Device& device : options_.variable_devices) device = check_device(device);
   global_step_ = &create_variable("global_step", {},
@@ -99,6 +107,12 @@ Graph::Graph(GraphOptions options)
 }
 
 Graph::~Graph() = default;
+
+const std::map<std::string, at::Generator>& Graph::generators() const { return kept_->generators; }
+
+std::shared_ptr<void>& Graph::attachment(const std::type_info& type) {
+  return kept_->attachments[type];
+}
 
 void Graph::announce_change() {
   ChiefOnlyScope::check_announceable(variables_);
@@ -143,11 +157,11 @@ at::Generator Graph::generator(const std::string& stream, c10::Device device) {
   const std::string place =
       is_own ? c10::DeviceTypeName(device.type(), /*lower_case=*/true) : device.str();
   const std::string name = stream + "/" + place;
-  const auto found = generators_.find(name);
-  if (found != generators_.end()) return found->second;
+  const auto found = kept_->generators.find(name);
+  if (found != kept_->generators.end()) return found->second;
   const uint64_t seed =
       derive_seed(derive_seed(seed_, stream), static_cast<uint64_t>(options_.rank));
-  return generators_.emplace(name, make_generator(device, seed)).first->second;
+  return kept_->generators.emplace(name, make_generator(device, seed)).first->second;
 }
 
 void Graph::build(Op::State& state) {

@@ -11,13 +11,13 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <typeindex>
 #include <typeinfo>
 #include <vector>
 
 #include "tensorpack/graph/op.h"
 #include "tensorpack/graph/variable_scope.h"
 #include "tensorpack/graph/variable_store.h"
+#include "tensorpack/utils/detail/pimpl.h"
 
 namespace tensorpack {
 
@@ -64,7 +64,7 @@ class Graph {
   /// What first values and streams of random numbers follow from.
   uint64_t seed() const { return seed_; }
   /// The streams that ops draw from, by name and device: "main/cpu".
-  const std::map<std::string, at::Generator>& generators() const { return generators_; }
+  const std::map<std::string, at::Generator>& generators() const;
   VariableStore& variables() { return variables_; }
   const VariableStore& variables() const { return variables_; }
 
@@ -123,12 +123,13 @@ class Graph {
   /// ones.
   template <typename T>
   T& attached() {
-    std::shared_ptr<void>& kept = attachments_[typeid(T)];
+    std::shared_ptr<void>& kept = attachment(typeid(T));
     if (!kept) kept = std::make_shared<T>();
     return *static_cast<T*>(kept.get());
   }
 
  private:
+  std::shared_ptr<void>& attachment(const std::type_info& type);
   void check_not_final(const std::string& name) const;
   at::Generator generator(const std::string& stream, c10::Device device);
   void build(Op::State& state);
@@ -136,13 +137,13 @@ class Graph {
 
   GraphOptions options_;
   uint64_t seed_;
-  std::map<std::string, at::Generator> generators_;
+  struct Kept;
+  detail::Pimpl<Kept> kept_;
   VariableStore variables_;
   mutable std::recursive_mutex variables_mutex_;
   std::atomic<int64_t> announced_changes_ = 0;
   Variable* global_step_ = nullptr;
   std::vector<Op> ops_;
-  std::map<std::type_index, std::shared_ptr<void>> attachments_;
   bool final_ = false;
   bool layout_locked_ = false;
   bool has_checkpoints_ = false;

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "tensorpack/graph/chief_only.h"
 #include "tensorpack/graph/tensor_key.h"
@@ -24,11 +25,19 @@ void Variable::assign(const at::Tensor& value) const {
   for (const Variable* replica : replicas) replica->tensor.copy_(value);
 }
 
+struct VariableStore::Index {
+  std::unordered_map<std::string_view, Variable*> by_name;  // keys point into variables_
+  std::unordered_multimap<const void*, const Variable*> by_memory;
+};
+
+VariableStore::VariableStore() : index_(std::make_unique<Index>()) {}
+VariableStore::~VariableStore() = default;
+
 Variable& VariableStore::add(Variable variable) {
   TP_ASSERT(find(variable.name) == nullptr);
   Variable& stored = variables_.emplace_back(std::move(variable));
-  by_name_.emplace(stored.name, &stored);
-  by_memory_.emplace(memory_of(stored.tensor), &stored);
+  index_->by_name.emplace(stored.name, &stored);
+  index_->by_memory.emplace(memory_of(stored.tensor), &stored);
   if (stored.is_replica()) {
     if (Variable* original = find(stored.tower_free_name())) original->replicas.push_back(&stored);
   }
@@ -36,20 +45,20 @@ Variable& VariableStore::add(Variable variable) {
 }
 
 void VariableStore::find_moved() {
-  const bool is_known = std::all_of(by_memory_.begin(), by_memory_.end(), [](const auto& entry) {
-    return memory_of(entry.second->tensor) == entry.first;
-  });
+  const bool is_known =
+      std::all_of(index_->by_memory.begin(), index_->by_memory.end(),
+                  [](const auto& entry) { return memory_of(entry.second->tensor) == entry.first; });
   if (is_known) return;
-  by_memory_.clear();
+  index_->by_memory.clear();
   for (const Variable& variable : variables_) {
-    by_memory_.emplace(memory_of(variable.tensor), &variable);
+    index_->by_memory.emplace(memory_of(variable.tensor), &variable);
   }
 }
 
 std::vector<const Variable*> VariableStore::in_storage_of(const at::Tensor& tensor) const {
   if (!tensor.defined()) return {};
   std::vector<const Variable*> found;
-  const auto [begin, end] = by_memory_.equal_range(memory_of(tensor));
+  const auto [begin, end] = index_->by_memory.equal_range(memory_of(tensor));
   for (auto entry = begin; entry != end; ++entry) found.push_back(entry->second);
   return found;
 }
@@ -66,8 +75,8 @@ const Variable* VariableStore::owner_of(const at::Tensor& tensor) const {
 }
 
 Variable* VariableStore::find(std::string_view name) {
-  auto found = by_name_.find(name);
-  return found == by_name_.end() ? nullptr : found->second;
+  auto found = index_->by_name.find(name);
+  return found == index_->by_name.end() ? nullptr : found->second;
 }
 
 const Variable* VariableStore::find(std::string_view name) const {

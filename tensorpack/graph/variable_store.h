@@ -6,10 +6,10 @@
 #include <deque>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "tensorpack/utils/detail/pimpl.h"
 #include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
@@ -51,7 +51,8 @@ struct Variable {
 /// Variables in the order they were created. References stay valid.
 class VariableStore {
  public:
-  VariableStore() = default;
+  VariableStore();
+  ~VariableStore();
   VariableStore(const VariableStore&) = delete;
   VariableStore& operator=(const VariableStore&) = delete;
 
@@ -86,8 +87,8 @@ class VariableStore {
   Variable& add(Variable variable);
 
   std::deque<Variable> variables_;
-  std::unordered_map<std::string_view, Variable*> by_name_;  // keys point into variables_
-  std::unordered_multimap<const void*, const Variable*> by_memory_;
+  struct Index;
+  detail::Pimpl<Index> index_;
 };
 
 }  // namespace tensorpack

@@ -5,6 +5,7 @@
 
 #include "tensorpack/dataflow/image/image_batch.h"
 #include "tensorpack/input_source/proxy_input_source.h"
+#include "tensorpack/utils/detail/pimpl.h"
 
 namespace tensorpack {
 
@@ -35,7 +36,7 @@ class DecodingInput final : public ProxyInputSource {
   std::optional<DataPoint> next() override;
 
  private:
-  std::unique_ptr<detail::BatchDecoder> decoder_;
+  detail::Pimpl<detail::BatchDecoder> decoder_;
 };
 
 }  // namespace tensorpack

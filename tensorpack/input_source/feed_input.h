@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "tensorpack/input_source/input_source.h"
+#include "tensorpack/utils/detail/pimpl.h"
 #include "tensorpack/utils/owned_list.h"
 
 namespace tensorpack {
@@ -47,7 +48,7 @@ class FeedInput final : public InputSource {
 
   std::shared_ptr<detail::FlowStream> stream_;  // shared with the thread
   std::optional<int64_t> size_;
-  std::unique_ptr<Fetcher> fetcher_;  // of a flow that runs on its own thread
+  detail::Pimpl<Fetcher> fetcher_;  // of a flow that runs on its own thread
   bool interruptible_;
   int64_t position_ = 0;
   std::optional<int64_t> seek_to_ = 0;  // where the flow is to go before its next batch

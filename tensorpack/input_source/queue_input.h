@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tensorpack/input_source/input_source.h"
+#include "tensorpack/utils/detail/pimpl.h"
 #include "tensorpack/utils/owned_list.h"
 
 namespace tensorpack {
@@ -44,7 +45,7 @@ class QueueInput final : public InputSource {
 
  private:
   class Impl;
-  std::unique_ptr<Impl> impl_;
+  detail::Pimpl<Impl> impl_;
 };
 
 struct BatchQueueInputOptions {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tensorpack/input_source/input_source.h"
+#include "tensorpack/utils/detail/pimpl.h"
 #include "tensorpack/utils/owned_list.h"
 
 namespace tensorpack {
@@ -51,7 +52,7 @@ class StagingInput final : public InputSource {
 
  private:
   class Impl;
-  std::unique_ptr<Impl> impl_;
+  detail::Pimpl<Impl> impl_;
 };
 
 /// Whether batches of `source` are to be copied ahead for towers on `devices`: one of them is a

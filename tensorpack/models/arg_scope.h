@@ -51,6 +51,13 @@ consteval size_t count_members() {
   }
 }
 
+// What fields() returns. The first argument is the parameter of a template, so that a program which
+// includes the layer and opens no scope does not compile its std::tuple.
+template <typename, typename... Fields>
+std::tuple<Fields&...> tie_fields(Fields&... fields) {
+  return {fields...};
+}
+
 // Takes from `defaults` every field that is not set.
 template <typename Options>
 void fill_unset(Options& options, Options defaults) {
@@ -69,8 +76,7 @@ void fill_unset(Options& options, Options defaults) {
 }  // namespace detail
 
 /// While it lives, layers called on this thread take unset options from it. Every layer whose
-/// option struct has fields() supports it: a template only so that programs which include the layer
-/// and open no scope do not compile its std::tuple.
+/// option struct has fields() supports it.
 template <typename Options>
 class [[nodiscard]] ArgScope {
  public:

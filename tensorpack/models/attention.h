@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <tuple>
 
 #include "tensorpack/models/arg_scope.h"
 #include "tensorpack/models/layer.h"
@@ -18,9 +17,9 @@ struct MultiHeadAttentionOptions {
   std::optional<at::Tensor> mask = {};
   std::optional<Initializer> kernel_init = {};  ///< init::xavier_uniform()
 
-  template <typename = void>
+  template <typename T = void>
   auto fields() {
-    return std::tie(heads, causal, dropout, use_bias, mask, kernel_init);
+    return detail::tie_fields<T>(heads, causal, dropout, use_bias, mask, kernel_init);
   }
 };
 

@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <optional>
-#include <tuple>
 
 #include "tensorpack/models/arg_scope.h"
 #include "tensorpack/models/layer.h"
@@ -43,10 +42,10 @@ struct BatchNormOptions {
   /// virtual_batch_size. None: every tower has its own.
   std::optional<CrossTowerAverage> sync_statistics = {};
 
-  template <typename = void>
+  template <typename T = void>
   auto fields() {
-    return std::tie(momentum, epsilon, center, scale, training, activation, ema_update, beta_init,
-                    gamma_init, virtual_batch_size, sync_statistics);
+    return detail::tie_fields<T>(momentum, epsilon, center, scale, training, activation, ema_update,
+                                 beta_init, gamma_init, virtual_batch_size, sync_statistics);
   }
 };
 
@@ -76,9 +75,10 @@ struct BatchRenormOptions {
   std::optional<Initializer> beta_init = {};  ///< zeros
   std::optional<Initializer> gamma_init = {};  ///< ones
 
+  template <typename T = void>
   auto fields() {
-    return std::tie(rmax, dmax, momentum, epsilon, center, scale, training, activation, beta_init,
-                    gamma_init);
+    return detail::tie_fields<T>(rmax, dmax, momentum, epsilon, center, scale, training, activation,
+                                 beta_init, gamma_init);
   }
 };
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <tuple>
 
 #include "tensorpack/models/arg_scope.h"
 #include "tensorpack/models/layer.h"
@@ -27,11 +26,11 @@ struct Conv2DOptions {
   /// Of the output, behind the activation; every call adds its own. None.
   std::optional<Regularizer> activity_regularizer = {};
 
-  template <typename = void>
+  template <typename T = void>
   auto fields() {
-    return std::tie(filters, kernel_size, strides, padding, activation, use_bias, dilation, groups,
-                    kernel_init, bias_init, kernel_regularizer, bias_regularizer,
-                    activity_regularizer);
+    return detail::tie_fields<T>(filters, kernel_size, strides, padding, activation, use_bias,
+                                 dilation, groups, kernel_init, bias_init, kernel_regularizer,
+                                 bias_regularizer, activity_regularizer);
   }
 };
 
@@ -53,11 +52,11 @@ struct DepthwiseConv2DOptions {
   /// Of the output, behind the activation; every call adds its own. None.
   std::optional<Regularizer> activity_regularizer = {};
 
-  template <typename = void>
+  template <typename T = void>
   auto fields() {
-    return std::tie(kernel_size, strides, padding, activation, channel_multiplier, use_bias,
-                    dilation, kernel_init, bias_init, kernel_regularizer, bias_regularizer,
-                    activity_regularizer);
+    return detail::tie_fields<T>(kernel_size, strides, padding, activation, channel_multiplier,
+                                 use_bias, dilation, kernel_init, bias_init, kernel_regularizer,
+                                 bias_regularizer, activity_regularizer);
   }
 };
 

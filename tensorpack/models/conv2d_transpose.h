@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <tuple>
 
 #include "tensorpack/models/arg_scope.h"
 #include "tensorpack/models/layer.h"
@@ -25,10 +24,11 @@ struct Conv2DTransposeOptions {
   /// Of the output, behind the activation; every call adds its own. None.
   std::optional<Regularizer> activity_regularizer = {};
 
-  template <typename = void>
+  template <typename T = void>
   auto fields() {
-    return std::tie(filters, kernel_size, strides, padding, activation, use_bias, kernel_init,
-                    bias_init, kernel_regularizer, bias_regularizer, activity_regularizer);
+    return detail::tie_fields<T>(filters, kernel_size, strides, padding, activation, use_bias,
+                                 kernel_init, bias_init, kernel_regularizer, bias_regularizer,
+                                 activity_regularizer);
   }
 };
 

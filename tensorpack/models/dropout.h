@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <tuple>
 
 #include "tensorpack/models/arg_scope.h"
 #include "tensorpack/models/layer.h"
@@ -13,7 +12,10 @@ struct DropoutOptions {
   std::optional<double> rate = {};    ///< 0.5: the share that is set to zero
   std::optional<bool> training = {};  ///< as the tower
 
-  auto fields() { return std::tie(rate, training); }
+  template <typename T = void>
+  auto fields() {
+    return detail::tie_fields<T>(rate, training);
+  }
 };
 
 /// Sets a random share of the input to zero and scales up the rest, in training mode.

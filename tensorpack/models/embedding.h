@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <tuple>
 
 #include "tensorpack/models/arg_scope.h"
 #include "tensorpack/models/layer.h"
@@ -14,9 +13,9 @@ struct EmbeddingOptions {
   std::optional<int64_t> features = {};    ///< required
   std::optional<Initializer> init = {};    ///< init::normal(1)
 
-  template <typename = void>
+  template <typename T = void>
   auto fields() {
-    return std::tie(vocabulary, features, init);
+    return detail::tie_fields<T>(vocabulary, features, init);
   }
 };
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <tuple>
 
 #include "tensorpack/models/arg_scope.h"
 #include "tensorpack/models/layer.h"
@@ -21,10 +20,10 @@ struct LinearOptions {
   /// Of the output, behind the activation; every call adds its own. None.
   std::optional<Regularizer> activity_regularizer = {};
 
-  template <typename = void>
+  template <typename T = void>
   auto fields() {
-    return std::tie(units, activation, use_bias, kernel_init, bias_init, kernel_regularizer,
-                    bias_regularizer, activity_regularizer);
+    return detail::tie_fields<T>(units, activation, use_bias, kernel_init, bias_init,
+                                 kernel_regularizer, bias_regularizer, activity_regularizer);
   }
 };
 

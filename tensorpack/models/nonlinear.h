@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <tuple>
 #include <vector>
 
 #include "tensorpack/models/arg_scope.h"
@@ -13,7 +12,10 @@ namespace tensorpack {
 struct PReLUOptions {
   std::optional<double> init = {};  ///< 0.001: first value of `alpha`
 
-  auto fields() { return std::tie(init); }
+  template <typename T = void>
+  auto fields() {
+    return detail::tie_fields<T>(init);
+  }
 };
 
 /// x where it is positive, alpha * x elsewhere. Variable `alpha`, one number.

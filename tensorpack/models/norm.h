@@ -3,7 +3,6 @@
 #pragma once
 
 #include <optional>
-#include <tuple>
 
 #include "tensorpack/models/arg_scope.h"
 #include "tensorpack/models/layer.h"
@@ -17,9 +16,9 @@ struct LayerNormOptions {
   std::optional<Initializer> beta_init = {};   ///< zeros
   std::optional<Initializer> gamma_init = {};  ///< ones
 
-  template <typename = void>
+  template <typename T = void>
   auto fields() {
-    return std::tie(epsilon, center, scale, beta_init, gamma_init);
+    return detail::tie_fields<T>(epsilon, center, scale, beta_init, gamma_init);
   }
 };
 
@@ -35,9 +34,9 @@ struct InstanceNormOptions {
   std::optional<Initializer> beta_init = {};   ///< zeros
   std::optional<Initializer> gamma_init = {};  ///< ones
 
-  template <typename = void>
+  template <typename T = void>
   auto fields() {
-    return std::tie(epsilon, center, scale, beta_init, gamma_init);
+    return detail::tie_fields<T>(epsilon, center, scale, beta_init, gamma_init);
   }
 };
 
@@ -53,9 +52,9 @@ struct GroupNormOptions {
   std::optional<Initializer> beta_init = {};   ///< zeros
   std::optional<Initializer> gamma_init = {};  ///< ones
 
-  template <typename = void>
+  template <typename T = void>
   auto fields() {
-    return std::tie(groups, epsilon, center, scale, beta_init, gamma_init);
+    return detail::tie_fields<T>(groups, epsilon, center, scale, beta_init, gamma_init);
   }
 };
 

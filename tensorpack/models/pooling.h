@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <tuple>
 
 #include "tensorpack/models/arg_scope.h"
 #include "tensorpack/models/layer.h"
@@ -14,7 +13,10 @@ struct MaxPoolingOptions {
   std::optional<Size2D> strides = {};   ///< the pool size
   std::optional<Padding> padding = {};  ///< valid
 
-  auto fields() { return std::tie(strides, padding); }
+  template <typename T = void>
+  auto fields() {
+    return detail::tie_fields<T>(strides, padding);
+  }
 };
 
 /// The largest value of every `pool_size` window of [N, C, H, W].
@@ -28,7 +30,10 @@ struct AvgPoolingOptions {
   /// says otherwise, as in libtorch; those of Padding::same() do not, as in TensorFlow.
   std::optional<bool> count_padding = {};
 
-  auto fields() { return std::tie(strides, padding, count_padding); }
+  template <typename T = void>
+  auto fields() {
+    return detail::tie_fields<T>(strides, padding, count_padding);
+  }
 };
 
 /// The mean of every `pool_size` window of [N, C, H, W].

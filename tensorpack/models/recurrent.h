@@ -3,7 +3,6 @@
 #pragma once
 
 #include <optional>
-#include <tuple>
 
 #include "tensorpack/models/arg_scope.h"
 #include "tensorpack/models/layer.h"
@@ -26,9 +25,10 @@ struct RecurrentOptions {
   std::optional<Initializer> init = {};      ///< uniform in +-1 / sqrt(units)
   std::optional<RecurrentState> start = {};  ///< zeros
 
-  template <typename = void>
+  template <typename T = void>
   auto fields() {
-    return std::tie(units, layers, bidirectional, dropout, batch_first, use_bias, init, start);
+    return detail::tie_fields<T>(units, layers, bidirectional, dropout, batch_first, use_bias, init,
+                                 start);
   }
 };
 

@@ -74,6 +74,8 @@ void write_rows(const fs::path& path, std::vector<Row> rows) {
 
 }  // namespace
 
+CSVWriter::CSVWriter(CSVWriterOptions options) : options_(std::move(options)) {}
+
 void CSVWriter::process_scalar(const std::string& name, double value, const LoopState&) {
   unwritten_[name] = value;
 }

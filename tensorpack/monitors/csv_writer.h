@@ -26,7 +26,7 @@ struct CSVWriterOptions {
 /// training goes on.
 class CSVWriter final : public MonitorBase {
  public:
-  explicit CSVWriter(CSVWriterOptions options = {}) : options_(std::move(options)) {}
+  explicit CSVWriter(CSVWriterOptions options = {});
 
   void process_scalar(const std::string& name, double value, const LoopState& loop) override;
   void before_train(const LoopState& loop) override;

@@ -178,6 +178,8 @@ std::optional<int64_t> JSONWriter::load_existing_epoch_number(const std::optiona
   return last_epoch(load_statistics(stats_file(dir)).list);
 }
 
+JSONWriter::JSONWriter(JSONWriterOptions options) : options_(std::move(options)) {}
+
 void JSONWriter::process_scalar(const std::string& name, double value, const LoopState&) {
   unwritten_[name] = value;
 }

@@ -31,7 +31,7 @@ struct JSONWriterOptions {
 /// removed. Any other is moved to `stats.json.<MMDD-HHMMSS>`.
 class JSONWriter final : public MonitorBase {
  public:
-  explicit JSONWriter(JSONWriterOptions options = {}) : options_(std::move(options)) {}
+  explicit JSONWriter(JSONWriterOptions options = {});
 
   void process_scalar(const std::string& name, double value, const LoopState& loop) override;
   void before_train(const LoopState& loop) override;

@@ -6,11 +6,20 @@
 
 namespace tensorpack {
 
+struct Monitors::History {
+  std::map<std::string, std::vector<std::pair<int64_t, double>>> of_name;
+};
+
 Monitors::Monitors(OwnedList<MonitorBase> monitors, const LoopState& loop, int rank)
-    : monitors_(std::move(monitors)), loop_(loop), rank_(rank) {}
+    : monitors_(std::move(monitors)),
+      loop_(loop),
+      rank_(rank),
+      history_(std::make_unique<History>()) {}
+
+Monitors::~Monitors() = default;
 
 void Monitors::put_scalar(const std::string& name, double value) {
-  auto& history = history_[name];
+  auto& history = history_->of_name[name];
   if (!history.empty() && history.back().first == loop_.global_step) {
     if (history.back().second == value) return;
     history.pop_back();
@@ -84,8 +93,8 @@ double Monitors::get_latest(const std::string& name) const {
 
 const std::vector<std::pair<int64_t, double>>& Monitors::get_history(
     const std::string& name) const {
-  auto found = history_.find(name);
-  if (found != history_.end()) return found->second;
+  auto found = history_->of_name.find(name);
+  if (found != history_->of_name.end()) return found->second;
   if (rank_ != 0) {
     throw make_error(
         "monitors",
@@ -98,9 +107,11 @@ const std::vector<std::pair<int64_t, double>>& Monitors::get_history(
                    nearest_names(name));
 }
 
+bool Monitors::contains(const std::string& name) const { return history_->of_name.contains(name); }
+
 std::set<std::string> Monitors::names() const {
   std::set<std::string> names;
-  for (const auto& entry : history_) names.insert(entry.first);
+  for (const auto& entry : history_->of_name) names.insert(entry.first);
   return names;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tensorpack/monitors/monitor.h"
+#include "tensorpack/utils/detail/pimpl.h"
 #include "tensorpack/utils/owned_list.h"
 
 namespace tensorpack {
@@ -19,6 +20,7 @@ class Monitors {
   /// `loop` must outlive this object; values are stamped with its current step. `rank` is that of
   /// this process among those that train together: most scalars are reported in rank 0 alone.
   Monitors(OwnedList<MonitorBase> monitors, const LoopState& loop, int rank = 0);
+  ~Monitors();
 
   /// What was reported at this step already, as by two setters of one hyper-parameter, is not
   /// reported again; another value of the same step takes the place of the one before.
@@ -51,7 +53,7 @@ class Monitors {
   /// Every (global_step, value) of this run, oldest first, the last of each step; throws as
   /// get_latest() does.
   const std::vector<std::pair<int64_t, double>>& get_history(const std::string& name) const;
-  bool contains(const std::string& name) const { return history_.contains(name); }
+  bool contains(const std::string& name) const;
   /// Of the scalars that were reported.
   std::set<std::string> names() const;
   /// For a message about a name that is not there: "Did you mean 'cost'?"
@@ -63,7 +65,8 @@ class Monitors {
   OwnedList<MonitorBase> monitors_;
   const LoopState& loop_;
   int rank_;
-  std::map<std::string, std::vector<std::pair<int64_t, double>>> history_;
+  struct History;
+  detail::Pimpl<History> history_;
   HyperParams hyper_params_;
   std::map<std::string, std::string> owners_;  // of the names that were claimed
 };

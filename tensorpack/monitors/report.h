@@ -5,12 +5,12 @@
 #include <chrono>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "tensorpack/graph/tensor_spec.h"
 #include "tensorpack/monitors/monitor.h"
+#include "tensorpack/utils/detail/pimpl.h"
 
 namespace tensorpack {
 
@@ -80,7 +80,7 @@ class Report final : public MonitorBase {
 
   ReportOptions options_;
   std::filesystem::path path_;  // empty: nothing is written
-  std::unique_ptr<report::Data> data_;
+  detail::Pimpl<report::Data> data_;
   std::map<std::string, TensorSpec> outputs_;  // of layers, named as in the graph
   Clock::time_point start_ = Clock::now();
   double seconds_before_ = 0;  // of the sessions before this one

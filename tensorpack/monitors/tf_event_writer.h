@@ -2,12 +2,12 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tensorpack/monitors/monitor.h"
+#include "tensorpack/utils/detail/pimpl.h"
 #include "tensorpack/utils/timer.h"
 
 namespace tensorpack {
@@ -68,7 +68,7 @@ class TFEventWriter final : public MonitorBase {
 
   TFEventWriterOptions options_;
   std::filesystem::path dir_;  // empty: nothing is written
-  std::unique_ptr<EventFile> file_;
+  detail::Pimpl<EventFile> file_;
   // What was reported before before_train(): the directory may have files of before.
   std::vector<std::pair<ProtoWriter, int64_t>> early_;
   HyperParams hyper_params_;

@@ -5,10 +5,10 @@
 //   std::vector<std::vector<Tensor>> logits = predict({{images}, {others}});
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "tensorpack/predict/multi_tower_predictor.h"
+#include "tensorpack/utils/detail/pimpl.h"
 
 namespace tensorpack {
 
@@ -33,7 +33,7 @@ class DataParallelOfflinePredictor {
 
  private:
   MultiTowerOfflinePredictor towers_;
-  std::unique_ptr<WorkerTeam> team_;  // a thread for each tower
+  detail::Pimpl<WorkerTeam> team_;  // a thread for each tower
 };
 
 }  // namespace tensorpack

@@ -79,4 +79,8 @@ void detail::init_variables(const PredictConfig& config, Graph& graph, const Op&
 OfflinePredictor::OfflinePredictor(PredictConfig config)
     : OfflinePredictor(MultiTowerOfflinePredictor(std::move(config))[0]) {}
 
+OfflinePredictor::OfflinePredictor(std::shared_ptr<Graph> graph,
+                                   std::shared_ptr<const OnlinePredictor> predictor)
+    : graph_(std::move(graph)), predictor_(std::move(predictor)) {}
+
 }  // namespace tensorpack

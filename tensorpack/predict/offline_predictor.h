@@ -54,8 +54,7 @@ class OfflinePredictor {
  public:
   explicit OfflinePredictor(PredictConfig config);
   /// Of parts that others made; they live as long as it does.
-  OfflinePredictor(std::shared_ptr<Graph> graph, std::shared_ptr<const OnlinePredictor> predictor)
-      : graph_(std::move(graph)), predictor_(std::move(predictor)) {}
+  OfflinePredictor(std::shared_ptr<Graph> graph, std::shared_ptr<const OnlinePredictor> predictor);
 
   template <typename... Inputs>
   std::vector<at::Tensor> operator()(const Inputs&... inputs) const {

@@ -7,9 +7,6 @@
 // their own, behind the run and beside the next one. Whoever reads them waits for that copy alone.
 #pragma once
 
-#include <c10/core/Stream.h>
-
-#include <map>
 #include <memory>
 #include <vector>
 
@@ -44,18 +41,6 @@ class FetchedValues {
  private:
   std::vector<at::Tensor> values_;
   Arrivals arrivals_;  // one of each device
-};
-
-/// Brings values of a device to the host, in the background.
-class HostCopies {
- public:
-  /// `values` must belong to nobody else, or be on the host.
-  FetchedValues start(std::vector<at::Tensor> values);
-
- private:
-  c10::Stream stream_to(c10::Device device);
-
-  std::map<c10::DeviceIndex, c10::Stream> streams_;  // made for a device's first value
 };
 
 }  // namespace tensorpack

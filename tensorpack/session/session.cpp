@@ -13,6 +13,7 @@
 #include "tensorpack/graph/left_out_inputs.h"
 #include "tensorpack/graph/record_op.h"
 #include "tensorpack/graph/state_guard.h"
+#include "tensorpack/session/detail/host_copies.h"
 #include "tensorpack/session/eager_executor.h"
 #include "tensorpack/session/function_scope.h"
 #include "tensorpack/session/kernel_settings.h"

@@ -6,9 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +18,7 @@
 #include "tensorpack/session/fetched_values.h"
 #include "tensorpack/session/fusion.h"
 #include "tensorpack/tower/precision.h"
+#include "tensorpack/utils/detail/pimpl.h"
 #include "tensorpack/utils/tensor.h"
 
 namespace tensorpack {
@@ -133,7 +132,7 @@ class Session {
   Graph& graph_;
   SessionOptions options_;
   struct Internals;
-  std::unique_ptr<Internals> internals_;
+  detail::Pimpl<Internals> internals_;
   std::atomic<int64_t> runs_with_source_ = 0;
   std::recursive_mutex own_mutex_;  // for a session that is not exclusive
 };

@@ -2,7 +2,7 @@
 // In which mode, on which device and with whose variables a tower function is being called.
 #pragma once
 
-#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +11,8 @@
 #include "tensorpack/graph/graph.h"
 
 namespace tensorpack {
+
+struct ModelCosts;
 
 struct TowerOptions {
   std::string name = {};  ///< "" for the only tower, "tower1" ...
@@ -57,9 +59,8 @@ class [[nodiscard]] TowerContext {
   /// What the tower function returned; empty before.
   const std::vector<at::Tensor>& outputs() const { return outputs_; }
   void set_outputs(std::vector<at::Tensor> outputs) { outputs_ = std::move(outputs); }
-  /// What every ModelDesc has set as its cost in this call.
-  std::map<const void*, at::Tensor>& model_costs() { return model_costs_; }
-  const std::map<const void*, at::Tensor>& model_costs() const { return model_costs_; }
+  /// What every ModelDesc has set as its cost in this call; null before the first has.
+  std::shared_ptr<ModelCosts>& model_costs() { return model_costs_; }
   /// The trainable variables of this tower whose names contain a match of the regular expression;
   /// throws an Error when there is none.
   std::vector<Variable*> trainable(const std::string& regex = "") { return call_.trainable(regex); }
@@ -68,7 +69,7 @@ class [[nodiscard]] TowerContext {
   TowerOptions options_;
   CallScope call_;
   std::vector<at::Tensor> outputs_;
-  std::map<const void*, at::Tensor> model_costs_;
+  std::shared_ptr<ModelCosts> model_costs_;
 };
 
 /// As TowerContext::current(), but throws an Error when no tower is being called.

@@ -84,6 +84,11 @@ AutoResumeTrainConfig::AutoResumeTrainConfig(TrainConfig config, AutoResumeOptio
   session_init = ResumeInit(std::move(*newest), options);
 }
 
+ResumeInit::ResumeInit(FoundCheckpoint newest, AutoResumeOptions options)
+    : path_(newest.path.string()), checkpoint_(std::move(newest.checkpoint)), options_(options) {}
+
+std::optional<StateTexts> ResumeInit::callback_states() const { return checkpoint_.extra; }
+
 void ResumeInit::init(Graph& graph) {
   restore_checkpoint(graph, checkpoint_, {.strict = options_.strict, .training_state = true});
   check_generators(graph, checkpoint_, options_.strict);

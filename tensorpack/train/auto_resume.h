@@ -44,10 +44,9 @@ struct AutoResumeTrainConfig : TrainConfig {
 /// data and the callbacks.
 class ResumeInit final : public SessionInit {
  public:
-  explicit ResumeInit(FoundCheckpoint newest, AutoResumeOptions options = {})
-      : path_(newest.path.string()), checkpoint_(std::move(newest.checkpoint)), options_(options) {}
+  explicit ResumeInit(FoundCheckpoint newest, AutoResumeOptions options = {});
   void init(Graph& graph) override;
-  std::optional<StateTexts> callback_states() const override { return checkpoint_.extra; }
+  std::optional<StateTexts> callback_states() const override;
   std::optional<SavedProgram> saved_program() const override;
 
  private:

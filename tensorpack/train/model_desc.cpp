@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <string>
 #include <typeinfo>
 
@@ -11,6 +12,10 @@
 #include "tensorpack/utils/error.h"
 
 namespace tensorpack {
+
+struct ModelCosts {
+  std::map<const void*, at::Tensor> of_model;
+};
 
 using detail::CostOfCall;
 
@@ -51,17 +56,18 @@ CostOfCall<Value>& detail::CostOfCall<Value>::operator=(const CostOfCall& other)
 
 template <typename Value>
 CostOfCall<Value>& detail::CostOfCall<Value>::operator=(Value cost) {
-  call_in_progress("set").model_costs()[this] = std::move(cost);
+  std::shared_ptr<ModelCosts>& costs = call_in_progress("set").model_costs();
+  if (!costs) costs = std::make_shared<ModelCosts>();
+  costs->of_model[this] = std::move(cost);
   return *this;
 }
 
 template <typename Value>
 detail::CostOfCall<Value>::operator const Value&() const {
-  const auto& costs = call_in_progress("read").model_costs();
-  const auto found = costs.find(this);
-  TP_CHECK(found != costs.end(), "ModelDesc",
+  call_in_progress("read");
+  TP_CHECK(is_set(), "ModelDesc",
            "cost is read before it is set in this call. Assign it in build_graph() first.");
-  return found->second;
+  return TowerContext::current()->model_costs()->of_model.at(this);
 }
 
 template <typename Value>
@@ -72,8 +78,8 @@ const Value* detail::CostOfCall<Value>::operator->() const {
 
 template <typename Value>
 bool detail::CostOfCall<Value>::is_set() const {
-  const TowerContext* tower = TowerContext::current();
-  return tower != nullptr && tower->model_costs().contains(this);
+  TowerContext* tower = TowerContext::current();
+  return tower != nullptr && tower->model_costs() && tower->model_costs()->of_model.contains(this);
 }
 
 template class detail::CostOfCall<at::Tensor>;

@@ -133,6 +133,8 @@ Trainer::Trainer(std::shared_ptr<Graph> graph) {
   graph_ = std::move(graph);
 }
 
+Trainer::Trainer(GraphOptions options) : Trainer(std::make_shared<Graph>(options)) {}
+
 Trainer::~Trainer() = default;
 
 void Trainer::set_processes(std::shared_ptr<ProcessGroup> processes) {

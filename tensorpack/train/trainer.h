@@ -56,7 +56,7 @@ class Trainer : public TrainerBase {
   /// The graph may have been built before.
   explicit Trainer(std::shared_ptr<Graph> graph = std::make_shared<Graph>());
   /// On a graph of its own: SimpleTrainer trainer({.device = torch::kCUDA}).
-  explicit Trainer(GraphOptions options) : Trainer(std::make_shared<Graph>(options)) {}
+  explicit Trainer(GraphOptions options);
   ~Trainer() override;
 
   /// What one step runs unless run_step() is overridden.

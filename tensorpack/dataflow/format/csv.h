@@ -8,6 +8,7 @@
 
 #include "tensorpack/dataflow/dataflow.h"
 #include "tensorpack/dataflow/on_error.h"
+#include "tensorpack/utils/detail/pimpl.h"
 
 namespace tensorpack {
 
@@ -46,7 +47,7 @@ class CsvData final : public DataFlow {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  detail::Pimpl<Impl> impl_;
 };
 
 /// Writes the rest of the pass of `flow`, whole or not at all: a line for every datapoint, a column

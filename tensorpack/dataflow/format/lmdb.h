@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "tensorpack/dataflow/detail/decoded_records.h"
+#include "tensorpack/utils/detail/pimpl.h"
 
 namespace tensorpack {
 
@@ -32,7 +33,7 @@ class LmdbRecords final : public DataFlow {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  detail::Pimpl<Impl> impl_;
 };
 
 /// Yields the datapoints that save_lmdb() wrote.

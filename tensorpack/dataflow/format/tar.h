@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tensorpack/dataflow/dataflow.h"
+#include "tensorpack/utils/detail/pimpl.h"
 
 namespace tensorpack {
 
@@ -32,7 +33,7 @@ class TarShard final : public DataFlow {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  detail::Pimpl<Impl> impl_;
 };
 
 /// Writes the rest of the pass of `flow`, whole or not at all: component i of datapoint n, which

@@ -7,6 +7,7 @@
 
 #include "tensorpack/dataflow/detail/decoded_records.h"
 #include "tensorpack/dataflow/on_error.h"
+#include "tensorpack/utils/detail/pimpl.h"
 
 namespace tensorpack {
 
@@ -35,7 +36,7 @@ class TFRecords final : public DataFlow {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  detail::Pimpl<Impl> impl_;
 };
 
 /// Yields the datapoints that save_tfrecord() wrote.

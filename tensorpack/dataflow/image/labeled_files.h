@@ -9,6 +9,7 @@
 #include "tensorpack/dataflow/detail/pass_order.h"
 #include "tensorpack/dataflow/image/decode.h"
 #include "tensorpack/dataflow/on_error.h"
+#include "tensorpack/utils/detail/pimpl.h"
 
 namespace tensorpack {
 
@@ -70,7 +71,7 @@ class ImageFromFile : public DataFlow {
  private:
   friend class LabeledImages;
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  detail::Pimpl<Impl> impl_;
 };
 
 /// Yields {image: uint8 [height, width, channels], label: int64 scalar}.

@@ -16,6 +16,7 @@
 
 #include "tensorpack/dataflow/dataflow.h"
 #include "tensorpack/dataflow/repeat.h"
+#include "tensorpack/utils/detail/pimpl.h"
 
 namespace tensorpack {
 
@@ -77,7 +78,7 @@ class RemoteDataZMQ final : public DataFlow {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  detail::Pimpl<Impl> impl_;
 };
 
 }  // namespace tensorpack
