@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <future>
 #include <thread>
 
 #include "tensorpack/utils/bounded_queue.h"
@@ -67,6 +68,28 @@ void compute(const Predictor& predict, bool pad, std::vector<Task>& tasks) {
 }
 
 }  // namespace
+
+struct PredictionFuture::State {
+  explicit State(std::future<std::vector<at::Tensor>> future) : outputs(std::move(future)) {}
+  std::future<std::vector<at::Tensor>> outputs;
+};
+
+std::vector<at::Tensor> PredictionFuture::get() {
+  wait();
+  return std::exchange(state_, nullptr)->outputs.get();
+}
+
+void PredictionFuture::wait() const {
+  TP_CHECK(valid(), "PredictionFuture",
+           "there are no outputs to wait for: get() moved them out. Keep what it returned.");
+  state_->outputs.wait();
+}
+
+bool PredictionFuture::wait_for(std::chrono::microseconds time) const {
+  TP_CHECK(valid(), "PredictionFuture",
+           "there are no outputs to wait for: get() moved them out. Keep what it returned.");
+  return state_->outputs.wait_for(time) == std::future_status::ready;
+}
 
 class MultiThreadAsyncPredictor::Impl {
  public:
@@ -147,8 +170,7 @@ MultiThreadAsyncPredictor::MultiThreadAsyncPredictor(MultiThreadAsyncPredictor&&
 MultiThreadAsyncPredictor& MultiThreadAsyncPredictor::operator=(
     MultiThreadAsyncPredictor&&) noexcept = default;
 
-std::future<std::vector<at::Tensor>> MultiThreadAsyncPredictor::put_task(
-    std::vector<at::Tensor> datapoint) {
+PredictionFuture MultiThreadAsyncPredictor::put_task(std::vector<at::Tensor> datapoint) {
   TP_CHECK(impl_ != nullptr, "MultiThreadAsyncPredictor",
            "it was moved from, and has no threads. Call the one that it was moved to.");
   TP_CHECK(!datapoint.empty(), "MultiThreadAsyncPredictor",
@@ -157,7 +179,8 @@ std::future<std::vector<at::Tensor>> MultiThreadAsyncPredictor::put_task(
     TP_CHECK(datapoint[i].defined(), "MultiThreadAsyncPredictor",
              "component {} of the datapoint is an undefined tensor. Give it a value.", i);
   }
-  return impl_->put(std::move(datapoint));
+  return PredictionFuture(
+      std::make_shared<PredictionFuture::State>(impl_->put(std::move(datapoint))));
 }
 
 }  // namespace tensorpack

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <chrono>
 #include <latch>
 #include <mutex>
 #include <thread>
@@ -133,7 +134,7 @@ TEST(MultiThreadAsyncPredictorTest, EveryCallerGetsItsOwnRow) {
   std::atomic<int> right = 0;
   for (int c = 0; c < 4; ++c) {
     callers.emplace_back([&, c] {
-      std::vector<std::future<Tensors>> results;
+      std::vector<PredictionFuture> results;
       for (int i = 0; i < 25; ++i) {
         results.push_back(predict.put_task({at::full({2}, static_cast<float>(100 * c + i))}));
       }
@@ -157,6 +158,23 @@ TEST(MultiThreadAsyncPredictorTest, OneThatWasMovedFromIsAnErrorToUse) {
   EXPECT_TRUE(at::equal(to.put_task({at::ones({2})}).get()[0], at::ones({2})));
 }
 
+TEST(PredictionFutureTest, GivesItsOutputsOnce) {
+  std::latch may_go_on(1);
+  MultiThreadAsyncPredictor predict({MultiThreadAsyncPredictor::Predictor(
+      [&may_go_on](const Tensors& inputs) { return may_go_on.wait(), inputs; })});
+  PredictionFuture future = predict.put_task({at::ones({2})});
+  EXPECT_FALSE(future.wait_for(std::chrono::microseconds(1)));
+  may_go_on.count_down();
+  future.wait();
+  EXPECT_TRUE(future.wait_for(std::chrono::microseconds(0)));
+  PredictionFuture moved = std::move(future);
+  EXPECT_FALSE(future.valid());  // NOLINT(bugprone-use-after-move)
+  EXPECT_TRUE(at::equal(moved.get()[0], at::ones({2})));
+  EXPECT_FALSE(moved.valid());
+  EXPECT_ERROR(moved.get(), "[PredictionFuture] there are no outputs to wait for");
+  EXPECT_ERROR(PredictionFuture().wait(), "[PredictionFuture] there are no outputs to wait for");
+}
+
 // A predictor that waits for the test, and notes the sizes of its batches.
 struct HeldUp {
   std::vector<int64_t> sizes = {};
@@ -177,7 +195,7 @@ struct HeldUp {
 
 std::vector<int64_t> sizes_of_batches(AsyncPredictorOptions options, int tasks) {
   HeldUp held_up;
-  std::vector<std::future<Tensors>> results;
+  std::vector<PredictionFuture> results;
   {
     MultiThreadAsyncPredictor predict(
         std::vector<MultiThreadAsyncPredictor::Predictor>{held_up.predictor()}, options);
@@ -204,7 +222,7 @@ TEST(MultiThreadAsyncPredictorTest, BatchesAreFilledUpToPowersOfTwo) {
 
 TEST(MultiThreadAsyncPredictorTest, DatapointsOfOtherShapesAreComputedApart) {
   HeldUp held_up;
-  std::vector<std::future<Tensors>> results;
+  std::vector<PredictionFuture> results;
   {
     MultiThreadAsyncPredictor predict(
         std::vector<MultiThreadAsyncPredictor::Predictor>{held_up.predictor()}, {.pad = false});

@@ -75,7 +75,7 @@ class MakePredictor final : public Callback {
         std::vector<MultiThreadAsyncPredictor::Predictor>{call, call},
         AsyncPredictorOptions{.batch_size = 4});
     *later_ = [many](const at::Tensor& batch) {
-      std::vector<std::future<std::vector<at::Tensor>>> rows;
+      std::vector<PredictionFuture> rows;
       for (int64_t i = 0; i < batch.size(0); ++i) rows.push_back(many->put_task({batch[i]}));
       std::vector<at::Tensor> outputs;
       for (auto& row : rows) outputs.push_back(row.get()[0]);
