@@ -126,7 +126,9 @@ Recorder::Pending Recorder::before(const c10::OperatorHandle& op, c10::DispatchK
   Node& node = pending.node;
   node.grad_mode = c10::GradMode::is_enabled();
   node.is_random = draws_random_numbers(op);
-  if (node.is_random && !generator_argument(op)) node.generator = DrawFrom::current();
+  const std::optional<size_t> generator = generator_argument(op);
+  const bool is_lent = !generator || stack[stack.size() - count + *generator].isNone();
+  if (node.is_random && is_lent) node.generator = DrawFrom::current();
   if (node.generator.defined()) trace_.before_draw(node.generator);
   node.is_collective = is_collective(op);
   node.changes_metadata = changes_metadata(op);

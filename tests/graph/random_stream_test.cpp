@@ -18,8 +18,11 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// One draw of an operator that takes a generator, and one of an operator that takes none.
-at::Tensor draw() { return at::cat({at::empty({4}).uniform_(), at::rand({4})}); }
+// One draw of an operator that takes a generator, one of an operator that takes none, and one of a
+// factory that takes one, but has no tensor that would say for which device.
+at::Tensor draw() {
+  return at::cat({at::empty({4}).uniform_(), at::rand({4}), at::normal(0., 1., {4})});
+}
 
 TEST(RandomStreamTest, OperatorsDrawFromTheGeneratorOfTheScope) {
   at::manual_seed(1);
