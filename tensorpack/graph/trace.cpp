@@ -19,7 +19,7 @@ std::string text_of(const c10::IValue& value) {
 
 bool is_same_literal(const c10::IValue& a, const c10::IValue& b) {
   if (a.is(b)) return true;
-  if (a.tagKind() != b.tagKind()) return false;
+  if (a.tagKind() != b.tagKind() || a.isTensor()) return false;  // one of them may be undefined
   if (a.isInt()) return a.toInt() == b.toInt();
   if (a.isBool()) return a.toBool() == b.toBool();
   if (a.isDouble()) {

@@ -36,6 +36,14 @@ TEST(RecorderTest, CompositeOperatorsAreDecomposed) {
   EXPECT_THAT(operators(trace), Contains("aten::addmm"));
 }
 
+// Tensors are told apart without a look at what they hold, which may be nothing.
+TEST(RecorderTest, AnUndefinedArgumentIsNoTensor) {
+  const c10::IValue undefined{at::Tensor()};
+  EXPECT_TRUE(is_same_literal(undefined, at::Tensor()));
+  EXPECT_FALSE(is_same_literal(undefined, at::ones({2}, at::kMeta)));
+  EXPECT_FALSE(is_same_literal(at::ones({2}, at::kMeta), undefined));
+}
+
 TEST(RecorderTest, TheBackwardPassIsRecorded) {
   const at::Tensor w = at::ones({3, 4}).set_requires_grad(true);
   const Trace trace = trace_of(kOnes, {w}, [&](const Tensors& in) -> NamedTensors {
