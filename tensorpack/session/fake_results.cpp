@@ -3,18 +3,22 @@
 
 #include <ATen/ATen.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <exception>
+#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "tensorpack/graph/captured_tensor.h"
+#include "tensorpack/graph/interpreter.h"
 #include "tensorpack/graph/operator_facts.h"
 #include "tensorpack/graph/operator_watch.h"
+#include "tensorpack/graph/random_stream.h"
 #include "tensorpack/graph/record_op.h"
+#include "tensorpack/utils/error.h"
 #include "tensorpack/utils/logger.h"
 
 namespace tensorpack {
@@ -22,19 +26,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-// Not an error: the function is called again and computes.
-struct CannotBeFaked {
-  std::string reason;
-};
-
 bool is_plain(const Value& value) { return value.storage_bytes >= 0; }
-
-bool has_tensor(c10::ArrayRef<c10::IValue> arguments) {
-  return std::any_of(arguments.begin(), arguments.end(), [](const c10::IValue& value) {
-    return (value.isTensor() && value.toTensor().defined()) || value.isTensorList() ||
-           value.isOptionalTensorList();
-  });
-}
 
 // Its results are arguments, or parts of their memory.
 bool is_view(const c10::OperatorHandle& op) {
@@ -59,7 +51,8 @@ class FakeResults::Memory {
   explicit Memory(int64_t bytes) : bytes_(std::max(bytes, kAlignment)) {
     void* const start = mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (start == MAP_FAILED) throw CannotBeFaked{"there are no addresses for its results"};
+    TP_CHECK(start != MAP_FAILED, "verify", "there are no addresses for {} bytes of results.",
+             bytes);
     start_ = static_cast<char*>(start);
   }
   ~Memory() { munmap(start_, static_cast<size_t>(bytes_)); }
@@ -69,28 +62,28 @@ class FakeResults::Memory {
   static int64_t aligned(int64_t bytes) {
     return (bytes + kAlignment) / kAlignment * kAlignment;  // of an empty tensor, too
   }
-  char* take(int64_t bytes) {
-    const int64_t offset = used_.fetch_add(aligned(bytes));
-    if (offset + aligned(bytes) > bytes_) throw CannotBeFaked{"it has more results than before"};
-    return start_ + offset;
+  int64_t bytes_left() const { return bytes_ - used_; }
+  /// Whether anyone has read or written what was taken: then a page was put there.
+  bool was_looked_at() const {
+    if (used_ == 0) return false;
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    std::vector<unsigned char> pages((static_cast<size_t>(used_) + page - 1) / page);
+    if (mincore(start_, static_cast<size_t>(used_), pages.data()) != 0) return true;
+    return std::any_of(pages.begin(), pages.end(), [](unsigned char is) { return (is & 1) != 0; });
   }
+  char* take(int64_t bytes) { return start_ + std::exchange(used_, used_ + aligned(bytes)); }
 
  private:
   int64_t bytes_;
   char* start_ = nullptr;
-  std::atomic<int64_t> used_{0};  // autograd may have threads of its own
+  int64_t used_ = 0;
 };
 
 FakeResults::FakeResults(const Trace& trace) : trace_(trace) {
   for (const Node& node : trace.nodes) {
     std::optional<Call> call = call_of(node);
     if (!call) continue;
-    for (const std::vector<Source>& result : call->results) {
-      for (const Source& source : result) {
-        if (source.shape == kNoValue) continue;
-        bytes_ += Memory::aligned(value(source.shape).storage_bytes);
-      }
-    }
+    bytes_ += call->bytes;
     std::vector<Call>& known = calls_[&node.op.schema()];
     const bool is_known = std::any_of(known.begin(), known.end(), [&](const Call& other) {
       return have_equal_shapes(*other.node, node);
@@ -108,14 +101,10 @@ std::optional<FakeResults::Call> FakeResults::call_of(const Node& node) const {
       leaves_result_uninitialised(node.op.operator_name().name)) {
     return std::nullopt;
   }
-  bool has_tensor = false;
   bool are_plain = true;
-  node.for_each_argument([&](ValueId id) {
-    has_tensor = true;
-    are_plain &= is_plain(value(id));
-  });
-  if (!has_tensor || !are_plain) return std::nullopt;
-  Call call{&node, {}};
+  node.for_each_argument([&](ValueId id) { are_plain &= is_plain(value(id)); });
+  if (!are_plain) return std::nullopt;
+  Call call{&node};
   for (const Result& result : node.results) {
     if (result.ids.empty() && !result.is_list) return std::nullopt;  // not a tensor
     std::vector<Source>& sources = call.results.emplace_back();
@@ -123,6 +112,8 @@ std::optional<FakeResults::Call> FakeResults::call_of(const Node& node) const {
       const std::optional<Source> source = source_of(node, id);
       if (!source) return std::nullopt;
       sources.push_back(*source);
+      if (source->shape == kNoValue) continue;
+      call.bytes += Memory::aligned(value(source->shape).storage_bytes);
     }
   }
   return call;
@@ -212,16 +203,19 @@ bool FakeResults::have_equal_shapes(const Node& a, const Node& b) const {
                     });
 }
 
-bool FakeResults::replace_call(const c10::OperatorHandle& op, torch::jit::Stack* stack,
-                               const std::shared_ptr<Memory>& memory) const {
+const FakeResults::Call* FakeResults::find_call(const c10::OperatorHandle& op,
+                                                c10::ArrayRef<c10::IValue> arguments) const {
   const auto known = calls_.find(&op.schema());
-  if (known == calls_.end()) return false;
-  const size_t count = op.schema().arguments().size();
-  const auto arguments = torch::jit::last(*stack, count);
-  const auto call = std::find_if(known->second.begin(), known->second.end(), [&](const Call& call) {
-    return is_call_of(*call.node, arguments);
-  });
-  if (call == known->second.end()) return false;
+  if (known == calls_.end()) return nullptr;
+  const auto call =
+      std::find_if(known->second.begin(), known->second.end(),
+                   [&](const Call& other) { return is_call_of(*other.node, arguments); });
+  return call == known->second.end() ? nullptr : &*call;
+}
+
+std::vector<c10::IValue> FakeResults::results_of(const Call& call,
+                                                 c10::ArrayRef<c10::IValue> arguments,
+                                                 const std::shared_ptr<Memory>& memory) const {
   const auto tensor_from = [&](const Source& source) -> at::Tensor {
     if (source.argument >= 0) {
       const c10::IValue& argument = arguments[static_cast<size_t>(source.argument)];
@@ -240,63 +234,232 @@ bool FakeResults::replace_call(const c10::OperatorHandle& op, torch::jit::Stack*
         .make_tensor();
   };
   std::vector<c10::IValue> results;
-  for (size_t i = 0; i < call->results.size(); ++i) {
+  for (size_t i = 0; i < call.results.size(); ++i) {
     std::vector<at::Tensor> tensors;
-    for (const Source& source : call->results[i]) tensors.push_back(tensor_from(source));
-    if (call->node->results[i].is_list) {
+    for (const Source& source : call.results[i]) tensors.push_back(tensor_from(source));
+    if (call.node->results[i].is_list) {
       results.emplace_back(std::move(tensors));
     } else {
       results.emplace_back(std::move(tensors.at(0)));
     }
   }
-  torch::jit::drop(*stack, count);
-  for (c10::IValue& result : results) stack->push_back(std::move(result));
-  return true;
+  return results;
 }
 
 namespace {
 
+using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
+
+// Whether the operator runs within a LendState (see random_stream.h): one cannot be in another.
+bool is_lent_state(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  if (!draws_random_numbers(op) || !DrawFrom::current().defined()) return false;
+  const std::optional<size_t> generator = generator_argument(op);
+  const auto arguments = torch::jit::last(stack, op.schema().arguments().size());
+  return !generator || arguments[*generator].isNone();
+}
+
+// Where a tensor lies. Keeps neither it nor its memory, as autograd and the recorder ask for the
+// number of their owners.
+struct Place {
+  WeakStorage storage;
+  int64_t offset;
+  const void* address() const { return storage._unsafe_get_target(); }
+};
+
+std::vector<Place> places_of(c10::ArrayRef<c10::IValue> values) {
+  std::vector<Place> places;
+  const auto add = [&](const at::Tensor& tensor) {
+    if (!tensor.defined() || !tensor.has_storage()) return;
+    places.push_back({tensor.storage().getWeakStorageImpl(), tensor.storage_offset()});
+  };
+  for (const c10::IValue& value : values) {
+    if (value.isTensor()) {
+      add(value.toTensor());
+    } else if (value.isTensorList()) {
+      for (const at::Tensor& tensor : value.toTensorVector()) add(tensor);
+    } else if (value.isOptionalTensorList()) {
+      for (const auto& tensor : value.toOptionalTensorVector()) add(tensor.value_or(at::Tensor()));
+    }
+  }
+  return places;
+}
+
+// Autograd may call it from threads of its own.
 class FakeRun final : public OperatorWatch {
  public:
-  FakeRun(const FakeResults& results, std::shared_ptr<FakeResults::Memory> memory)
-      : results_(results), memory_(std::move(memory)) {}
+  FakeRun(const Op& op, const FakeResults& results, StateGuard& guard)
+      : op_(op), results_(results), guard_(guard), memory_(results.reserve()) {}
 
   void run(const c10::OperatorHandle& op, c10::DispatchKeySet below,
            torch::jit::Stack* stack) override {
-    if (results_.replace_call(op, stack, memory_)) return;
-    // What makes memory, and what only looks at shapes.
-    const bool is_real = leaves_result_uninitialised(op.operator_name().name) || is_view(op) ||
-                         !has_tensor(torch::jit::last(*stack, op.schema().arguments().size())) ||
-                         reads_only_metadata(op.operator_name().name);
-    if (!is_real || changes_metadata(op)) throw CannotBeFaked{"it calls " + name_of(op)};
+    const std::string& name = op.operator_name().name;
+    const bool is_empty = leaves_result_uninitialised(name);
+    {
+      const std::lock_guard lock(mutex_);
+      if (!has_computed_ && fake(op, stack)) return;
+      const bool is_real = is_empty || is_view(op) || reads_only_metadata(name);
+      if (!has_computed_ && (!is_real || changes_metadata(op))) {
+        compute("it calls " + name_of(op), is_lent_state(op, *stack));
+      }
+    }
     pass_on(op, below, stack);
+    if (!is_empty) return;
+    const std::lock_guard lock(mutex_);
+    if (has_computed_) return;
+    for (const Place& place : places_of(torch::jit::last(*stack, op.schema().returns().size()))) {
+      made_.emplace(place.address(), Made{place.storage});
+    }
   }
 
+  /// Whether a result is still there, when the function has returned.
+  bool has_kept_results() const { return memory_.use_count() > 1; }
+
+  /// Makes up for the calls so far. From now on operators compute. `has_lent_state`: what they draw
+  /// from libtorch's default generator counts where it should.
+  void compute(const std::string& reason, bool has_lent_state) {
+    logging::debug("Op '{}' computes to be compared: {}.", op_.name(), reason);
+    const Unwatched unwatched;
+    const at::NoGradGuard no_grad;
+    has_computed_ = true;
+    guard_.save_what_is_written_by(results_.trace());
+    std::unordered_map<const void*, const Deferred*> last_uses;
+    for (const Deferred& call : calls_) {
+      for (const Place& place : call.arguments) last_uses[place.address()] = &call;
+    }
+    for (const Deferred& call : calls_) {
+      make_up_for(call, has_lent_state);
+      for (const Place& place : call.arguments) {
+        if (last_uses.at(place.address()) == &call) made_.erase(place.address());
+      }
+    }
+    calls_.clear();
+    made_.clear();
+  }
+  bool has_computed() const { return has_computed_; }
+  bool was_looked_at() const { return memory_->was_looked_at(); }
+
  private:
+  struct Deferred {
+    const FakeResults::Call* call;
+    std::vector<Place> arguments;  // of those that are tensors
+    std::vector<Place> results;
+  };
+  // Memory that was made for nothing but this call of the function.
+  struct Made {
+    WeakStorage storage;
+    at::Storage contents = {};  // where nobody else has them; nothing of what empty() made
+  };
+
+  // What the operator returns; false if that is not known.
+  bool fake(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+    const size_t count = op.schema().arguments().size();
+    const auto arguments = torch::jit::last(*stack, count);
+    const FakeResults::Call* const call = results_.find_call(op, arguments);
+    if (call == nullptr || call->bytes > memory_->bytes_left()) return false;
+    std::vector<c10::IValue> results = results_.results_of(*call, arguments, memory_);
+    calls_.push_back({call, places_of(arguments), places_of(results)});
+    torch::jit::drop(*stack, count);
+    for (c10::IValue& result : results) stack->push_back(std::move(result));
+    return true;
+  }
+
+  void make_up_for(const Deferred& call, bool has_lent_state) {
+    Node node = *call.call->node;
+    if (has_lent_state) node.generator = {};
+    std::vector<c10::IValue> slots;
+    for (Argument& argument : node.arguments) {
+      for (ValueId& id : argument.ids) {
+        if (id == kNoValue) continue;
+        slots.emplace_back(tensor_at(call.arguments[slots.size()], id));
+        id = static_cast<ValueId>(slots.size()) - 1;
+      }
+    }
+    const size_t first = slots.size();
+    for (Result& result : node.results) {
+      for (ValueId& id : result.ids) {
+        if (id == kNoValue) continue;
+        slots.emplace_back();
+        id = static_cast<ValueId>(slots.size()) - 1;
+      }
+    }
+    run_node(node, slots);
+    size_t next = 0;
+    for (const std::vector<FakeResults::Source>& result : call.call->results) {
+      for (const FakeResults::Source& source : result) {
+        if (source.argument < 0 && source.shape == kNoValue) continue;  // undefined
+        const Place& place = call.results[next];
+        if (source.shape != kNoValue) give(place, slots[first + next].toTensor(), source.shape);
+        ++next;
+      }
+    }
+  }
+
+  // The argument that lies there.
+  at::Tensor tensor_at(const Place& place, ValueId id) {
+    const Value& shape = results_.trace().values[static_cast<size_t>(id)];
+    at::Storage storage(place.storage.lock());
+    if (!storage) {
+      const auto made = made_.find(place.address());
+      TP_ASSERT(made != made_.end());
+      at::Storage& contents = made->second.contents;
+      if (!contents) {
+        contents = at::empty({shape.storage_bytes}, shape.options.dtype(at::kByte)).storage();
+      }
+      storage = contents;
+    }
+    at::Tensor tensor =
+        at::empty({0}, shape.options).set_(storage, place.offset, shape.sizes, shape.strides);
+    if (is_wrapped_number(shape.tensor)) tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return tensor;
+  }
+
+  // What a fake tensor stands for.
+  void give(const Place& place, at::Tensor contents, ValueId id) {
+    const Value& shape = results_.trace().values[static_cast<size_t>(id)];
+    TP_ASSERT(contents.sizes() == shape.sizes && contents.strides() == shape.strides);
+    if (contents.storage_offset() != 0) {
+      contents = at::empty_strided(shape.sizes, shape.strides, shape.options).copy_(contents);
+    }
+    const at::Storage fake(place.storage.lock());
+    if (fake) {
+      fake.set_data_ptr(contents.storage().set_data_ptr(at::DataPtr()));
+    } else {
+      made_.insert_or_assign(place.address(), Made{place.storage, contents.storage()});
+    }
+  }
+
+  const Op op_;
   const FakeResults& results_;
+  StateGuard& guard_;
   std::shared_ptr<FakeResults::Memory> memory_;
+  std::mutex mutex_;
+  std::vector<Deferred> calls_;
+  std::unordered_map<const void*, Made> made_;
+  bool has_computed_ = false;
 };
 
 }  // namespace
 
-std::optional<Recording> record_on_fake_results(Graph& graph, const Op& op,
-                                                const std::vector<at::Tensor>& inputs,
-                                                const FakeResults& results) {
+std::optional<FakeRecording> record_on_fake_results(Graph& graph, const Op& op,
+                                                    const std::vector<at::Tensor>& inputs,
+                                                    const FakeResults& results, StateGuard& guard) {
   // Whatever goes wrong here goes wrong again, or does not, when the function computes.
   try {
-    std::weak_ptr<FakeResults::Memory> kept;
-    Recording recording;
+    const auto run = std::make_shared<FakeRun>(op, results, guard);
+    RecordedOp recorded;
     {
-      const std::shared_ptr<FakeResults::Memory> memory = results.reserve();
-      kept = memory;
-      const WatchScope watch(std::make_shared<FakeRun>(results, memory));
-      recording = record_op(graph, op, inputs).recording;
+      const WatchScope watch(run);
+      recorded = record_op(graph, op, inputs);
     }
-    recording.outputs.clear();
-    if (!kept.expired()) throw CannotBeFaked{"it keeps a result"};
-    return recording;
-  } catch (const CannotBeFaked& failure) {
-    logging::debug("Op '{}' computes to be compared: {}.", op.name(), failure.reason);
+    recorded.recording.outputs.clear();
+    if (run->has_kept_results()) {
+      run->compute("it keeps a result", false);
+      recorded.recording.foreign.restore();
+    }
+    if (!run->was_looked_at()) {
+      return FakeRecording{std::move(recorded.recording), run->has_computed()};
+    }
+    logging::debug("Op '{}' computes to be compared: the host looks at a result.", op.name());
   } catch (const std::exception& error) {
     logging::debug("Op '{}' computes to be compared: {}", op.name(), error.what());
   }

@@ -10,8 +10,13 @@
 // operators, a few per cent of a step, and no memory.
 //
 // Fake tensors lie at addresses that nobody ever writes to, which read as 0 on the CPU and belong
-// to no memory of another device. A function that calls an operator with other shapes or numbers
-// than before, or that keeps a fake tensor, is called again and computes.
+// to no memory of another device. The calls are noted. Where the function needs what they compute,
+// they are made up for, and the storages get their contents, which neither tensors nor autograd
+// notice: before an operator that is called with other shapes or numbers than before, from where on
+// everything computes, and in the end if the function keeps a fake tensor, such as a mask that it
+// makes once for each length. It must not find zeros there in a later call. Only for a function
+// that looks at a result on the host, through a pointer or by printing it, it is too late. The
+// system tells, as a page is put there then, and the function is called again and computes.
 #pragma once
 
 #include <memory>
@@ -22,6 +27,7 @@
 #include "tensorpack/graph/graph.h"
 #include "tensorpack/graph/op.h"
 #include "tensorpack/graph/recorder.h"
+#include "tensorpack/graph/state_guard.h"
 #include "tensorpack/graph/trace.h"
 
 namespace tensorpack {
@@ -32,15 +38,7 @@ class FakeResults {
   /// Refers to the trace.
   explicit FakeResults(const Trace& trace);
 
-  /// Takes the arguments of the operator from the stack and returns true if they are those of a
-  /// call that was recorded, whose results it then puts there. `memory` keeps their addresses.
   class Memory;
-  bool replace_call(const c10::OperatorHandle& op, torch::jit::Stack* stack,
-                    const std::shared_ptr<Memory>& memory) const;
-  /// Addresses for all results of one call of the function.
-  std::shared_ptr<Memory> reserve() const;
-
- private:
   // Where a result comes from.
   struct Source {
     int32_t argument = -1;  // it is this argument ...
@@ -49,9 +47,20 @@ class FakeResults {
   };
   struct Call {
     const Node* node;
-    std::vector<std::vector<Source>> results;
+    std::vector<std::vector<Source>> results = {};
+    int64_t bytes = 0;  // of the new tensors
   };
 
+  /// The recorded call with such arguments, or nullptr.
+  const Call* find_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) const;
+  /// What it returns for these arguments. New tensors keep the memory.
+  std::vector<c10::IValue> results_of(const Call& call, c10::ArrayRef<c10::IValue> arguments,
+                                      const std::shared_ptr<Memory>& memory) const;
+  /// Addresses for all results of one call of the function.
+  std::shared_ptr<Memory> reserve() const;
+  const Trace& trace() const { return trace_; }
+
+ private:
   std::optional<Call> call_of(const Node& node) const;
   std::optional<Source> source_of(const Node& node, ValueId id) const;
   const Value& value(ValueId id) const { return trace_.values[static_cast<size_t>(id)]; }
@@ -65,10 +74,16 @@ class FakeResults {
   int64_t bytes_ = 0;
 };
 
-/// Records the op's function as record_op() does. Nothing if it calls operators that the results
-/// are not known of, or keeps one of them.
-std::optional<Recording> record_on_fake_results(Graph& graph, const Op& op,
-                                                const std::vector<at::Tensor>& inputs,
-                                                const FakeResults& results);
+struct FakeRecording {
+  Recording recording = {};
+  bool has_computed = false;  ///< the function called other operators, or keeps a result
+};
+
+/// Records the op's function as record_op() does, computing no more than it must. `guard` puts back
+/// what was computed into variables. Nothing if the function throws, or has looked at a result on
+/// the host, where it found zeros.
+std::optional<FakeRecording> record_on_fake_results(Graph& graph, const Op& op,
+                                                    const std::vector<at::Tensor>& inputs,
+                                                    const FakeResults& results, StateGuard& guard);
 
 }  // namespace tensorpack

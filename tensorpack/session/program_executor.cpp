@@ -370,7 +370,13 @@ ProgramExecutor::Variant ProgramExecutor::record_variant(const Op& op,
   auto watch = std::make_unique<RecordingWatch>(graph_, announced_changes, recording);
   const bool is_first = variants_[&op.state()].empty();
   if (!is_first) watch->compare_rarely();  // the same function, on other shapes
-  return {std::move(recording.trace), std::move(recording.foreign), std::move(watch), {}, {}, {}};
+  return {std::move(recording.trace),
+          std::move(recording.foreign),
+          std::move(watch),
+          {},
+          false,
+          {},
+          {}};
 }
 
 ProgramExecutor::LoweredProgram& ProgramExecutor::program_for(
@@ -419,48 +425,55 @@ bool ProgramExecutor::does_the_same(const Op& op, Variant& variant,
   if (has_moved && !follow_variables(graph_, variant.trace)) return false;
   const int64_t announced_changes = graph_.announced_changes();
   variant.watch->postpone();
-  if (is_recorded_alike(op, variant, inputs, announced_changes)) return !has_moved;
+  std::optional<Recording> now = record_on_fake_results(op, variant, inputs);
+  if (now && change_between(variant.trace, now->trace).kind == TraceChange::Kind::kNone) {
+    variant.watch->renew(announced_changes, *now);
+    return !has_moved;
+  }
   if (!variant.watch->is_change_announced()) variant.watch->compare_rarely();
-  return does_the_same_computing(op, variant, inputs, announced_changes) && !has_moved;
+  return does_the_same_computing(op, variant, inputs, announced_changes, std::move(now)) &&
+         !has_moved;
 }
 
-// Without computing anything. False if that cannot tell.
-bool ProgramExecutor::is_recorded_alike(const Op& op, Variant& variant,
-                                        const std::vector<at::Tensor>& inputs,
-                                        int64_t announced_changes) {
+// Nothing if only a call that computes can tell.
+std::optional<Recording> ProgramExecutor::record_on_fake_results(
+    const Op& op, Variant& variant, const std::vector<at::Tensor>& inputs) {
+  if (variant.needs_results) return std::nullopt;
   const FunctionScope scope(options_.precision);
-  const StateGuard guard(graph_, {op.state().generator});
+  StateGuard guard(graph_, {op.state().generator});
   if (!variant.fake_results) variant.fake_results = std::make_unique<FakeResults>(variant.trace);
-  const std::optional<Recording> now =
-      record_on_fake_results(graph_, op, laid_out_as(variant.trace, inputs), *variant.fake_results);
-  if (!now || change_between(variant.trace, now->trace).kind != TraceChange::Kind::kNone) {
-    return false;
-  }
-  variant.watch->renew(announced_changes, *now);
-  return true;
+  std::optional<FakeRecording> now = tensorpack::record_on_fake_results(
+      graph_, op, laid_out_as(variant.trace, inputs), *variant.fake_results, guard);
+  variant.needs_results = !now;
+  if (!now) return std::nullopt;
+  if (now->has_computed && !variant.watch->is_change_announced()) variant.watch->compare_rarely();
+  return std::move(now->recording);
 }
 
 bool ProgramExecutor::does_the_same_computing(const Op& op, Variant& variant,
                                               const std::vector<at::Tensor>& inputs,
-                                              int64_t announced_changes) {
+                                              int64_t announced_changes,
+                                              std::optional<Recording> now) {
   const PreparationScope scope(op, options_.precision, *lowering_);
   StateGuard guard(graph_, {op.state().generator});
   const HostCopiesAhead copies(op.device(), bytes_of_variables(graph_));
   RecordingWatch& watch = *variant.watch;
   try {
-    const Recording now = with_room([&] {
+    if (!now) {
+      now = with_room([&] {
+        guard.restore();
+        return record_op(graph_, op, laid_out_as(variant.trace, inputs)).recording;
+      });
       guard.restore();
-      return record_op(graph_, op, laid_out_as(variant.trace, inputs)).recording;
-    });
-    guard.restore();
-    const TraceChange change = change_between(variant.trace, now.trace);
+    }
+    const TraceChange change = change_between(variant.trace, now->trace);
     if (change.kind != TraceChange::Kind::kNone) {
       if (watch.is_change_announced()) return false;
       guard.add(variant.foreign.saved_again());
-      guard.add(now.foreign);
-      if (!is_still_right(op, variant, change, now.trace, inputs, guard)) return false;
+      guard.add(now->foreign);
+      if (!is_still_right(op, variant, change, now->trace, inputs, guard)) return false;
     }
-    watch.renew(announced_changes, now);
+    watch.renew(announced_changes, *now);
   } catch (const c10::OutOfMemoryError&) {
     warn_of_unverified(op);
   }

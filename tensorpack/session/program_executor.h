@@ -60,6 +60,7 @@ class ProgramExecutor final : public Executor {
     SavedState foreign;  // what the function writes though the graph does not own it
     std::unique_ptr<RecordingWatch> watch;
     std::unique_ptr<FakeResults> fake_results;  // once it was compared with the function
+    bool needs_results = false;                 // the function looks at them on the host
     std::map<std::vector<std::string>, std::unique_ptr<LoweredProgram>> programs;
     std::list<std::unique_ptr<Request>> requests;  // the last used first
   };
@@ -84,10 +85,11 @@ class ProgramExecutor final : public Executor {
   bool make_room(const Op& op);
   bool give_back_memory();
   bool does_the_same(const Op& op, Variant& variant, const std::vector<at::Tensor>& inputs);
-  bool is_recorded_alike(const Op& op, Variant& variant, const std::vector<at::Tensor>& inputs,
-                         int64_t announced_changes);
+  std::optional<Recording> record_on_fake_results(const Op& op, Variant& variant,
+                                                  const std::vector<at::Tensor>& inputs);
   bool does_the_same_computing(const Op& op, Variant& variant,
-                               const std::vector<at::Tensor>& inputs, int64_t announced_changes);
+                               const std::vector<at::Tensor>& inputs, int64_t announced_changes,
+                               std::optional<Recording> now);
   static bool is_still_right(const Op& op, const Variant& variant, const TraceChange& change,
                              const Trace& now, const std::vector<at::Tensor>& inputs,
                              StateGuard& guard);

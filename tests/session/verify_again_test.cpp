@@ -114,6 +114,16 @@ TEST_F(VerifyAgainTest, ACountOfCallsIsFoundBeforeTheStepInWhichItWouldTakeEffec
   EXPECT_ERROR(train(), "its argument 'other' was 1. when recorded and is 2. now");
 }
 
+// One comparison shows it, and the call after that would not.
+TEST_F(VerifyAgainTest, ANumberOfEveryFifthCallIsFound) {
+  int calls = 0;
+  define([&](const at::Tensor& x) -> NamedTensors {
+    return {{"y", x * (++calls % 5 == 4 ? 2. : 1.)}};
+  });
+  run();
+  EXPECT_ERROR(run(), "its argument 'other' was 1. when recorded and is 2. now");
+}
+
 // One of each way in which libtorch takes numbers from the host.
 struct Reading {
   std::string name;
