@@ -225,11 +225,16 @@ void Recorder::after(Pending pending, const torch::jit::Stack& stack) {
   }
   const bool writes_nothing = node.writes.empty() && count > 0;
   node.is_view = writes_nothing && !has_fresh_memory;
-  if (leaves_result_uninitialised(node.op.operator_name().name)) {
+  const std::string& name = node.op.operator_name().name;
+  const bool makes_memory =
+      has_fresh_memory && count == 1 && writes_nothing && node.results[0].ids.size() == 1;
+  if (leaves_result_uninitialised(name)) {
     copies.clear();  // nothing to compare
-    if (has_fresh_memory && count == 1 && writes_nothing && node.results[0].ids.size() == 1) {
+    if (makes_memory) {
       trace_.expect_host_contents(stack.back().toTensor(), node.results[0].ids[0]);
     }
+  } else if (makes_memory && !node.is_random && (node.reads.empty() || ignores_contents(name))) {
+    trace_.expect_changes_by_host(stack.back().toTensor(), node.results[0].ids[0]);
   }
   // detach(), an expand() to the same shape, a read of metadata: nothing to repeat.
   const bool does_nothing = !is_new && writes_nothing && !node.is_random;

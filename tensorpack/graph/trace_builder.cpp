@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 #include <unordered_set>
 #include <utility>
 
@@ -66,6 +67,7 @@ ValueId TraceBuilder::use(const at::Tensor& tensor, bool reads_contents) {
 }
 
 void TraceBuilder::before_write(const at::Tensor& tensor, StorageId storage, bool overwrites) {
+  look_for_changes_by_host(storage);
   if (memories_[storage].host == Memory::Host::kUntouched && !overwrites) {
     freeze_host_contents(storage);
   }
@@ -103,6 +105,16 @@ void TraceBuilder::expect_host_contents(const at::Tensor& tensor, ValueId id) {
   memory.host = Memory::Host::kUntouched;
   memory.empty_node = next_node();
   memory.empty_tensor = tensor;
+}
+
+void TraceBuilder::expect_changes_by_host(const at::Tensor& tensor, ValueId id) {
+  constexpr size_t kMostBytes = 1 << 20;  // nobody fills more one by one
+  if (!tensor.is_cpu() || tensor.layout() != at::kStrided || tensor.nbytes() > kMostBytes) return;
+  if (tensor.storage().allocator() == nullptr) return;  // a fake tensor: it holds nothing
+  Memory& memory = memories_[storage_of(id)];
+  memory.host = Memory::Host::kFilled;
+  memory.empty_node = next_node();
+  memory.filled_with = memory_view(tensor).clone();
 }
 
 void TraceBuilder::push(Node node, bool does_nothing, std::vector<at::Tensor> results) {
@@ -248,7 +260,21 @@ ValueId TraceBuilder::rebuild_view(const at::Tensor& tensor, StorageId storage) 
   return id;
 }
 
+// Before an operator looks at memory from zeros() for the first time.
+void TraceBuilder::look_for_changes_by_host(StorageId storage) {
+  Memory& memory = memories_[storage];
+  if (memory.host != Memory::Host::kFilled) return;
+  const at::Storage contents(memory.storage.lock());
+  const at::Tensor before = std::exchange(memory.filled_with, {});
+  memory.host = Memory::Host::kNone;
+  if (std::memcmp(contents.data(), before.data_ptr(), before.nbytes()) == 0) return;
+  const Value& value = trace_.values[trace_.nodes[memory.empty_node].results[0].ids[0]];
+  memory.host = Memory::Host::kUntouched;
+  memory.empty_tensor = at::empty({0}, value.options).set_(contents, 0, value.sizes, value.strides);
+}
+
 void TraceBuilder::before_read(StorageId storage) {
+  look_for_changes_by_host(storage);
   if (memories_[storage].host == Memory::Host::kUntouched) freeze_host_contents(storage);
 }
 

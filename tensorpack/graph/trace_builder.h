@@ -5,7 +5,8 @@
 // Memory from empty() that is read before an operator wrote to it was filled through a pointer
 // (torch::tensor({...}), accessors): its contents become a constant. If an operator writes to it
 // after all, every run must start from a copy of its own, so clone() of the constant takes the
-// place of the empty().
+// place of the empty(). The same happens to memory from zeros(), ones() and the like, if it holds
+// something else when an operator first looks at it.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -51,6 +52,8 @@ class TraceBuilder {
   ResultValue result(const at::Tensor& tensor, bool may_be_argument);
   /// The next node returns memory with nothing in it yet. See Note [Memory filled by the host].
   void expect_host_contents(const at::Tensor& tensor, ValueId id);
+  /// The next node returns memory that it has filled by itself, as zeros() does.
+  void expect_changes_by_host(const at::Tensor& tensor, ValueId id);
   /// The next node. One that does nothing is left out in the end. `results` are copies of what it
   /// returned, to be kept.
   void push(Node node, bool does_nothing, std::vector<at::Tensor> results);
@@ -80,10 +83,12 @@ class TraceBuilder {
     enum class Host : uint8_t {
       kNone,
       kUntouched,  // made by empty(); no operator has written or read it yet
+      kFilled,     // by zeros() and the like; the same
       kFrozen,     // read though no operator wrote it: a constant, its contents come from the host
     } host = Host::kNone;
-    int32_t empty_node = -1;       // that empty() ...
+    int32_t empty_node = -1;       // that empty() or zeros() ...
     at::Tensor empty_tensor = {};  // ... and what it returned
+    at::Tensor filled_with = {};   // a copy of what zeros() has put there
     bool is_foreign = false;       // an input, or made by neither the graph nor an operator
     bool is_saved = false;         // foreign, and its contents are kept for restore
   };
@@ -101,6 +106,7 @@ class TraceBuilder {
   ValueId rebuild_view(const at::Tensor& tensor, StorageId storage);
   void refer_to(const at::Tensor& tensor, ValueId constant);
   void before_read(StorageId storage);
+  void look_for_changes_by_host(StorageId storage);
   void freeze_host_contents(StorageId storage);
   void copy_frozen_contents(StorageId storage);
 

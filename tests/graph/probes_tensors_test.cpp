@@ -104,14 +104,13 @@ const std::vector<Probe> kFactories = {
        whole.narrow(0, 2, 2).fill_(3);
        return Tensors{whole};
      }},
-    {"HostFillOfZerosCannotBeSeen", kSquare,
+    {"HostFillOfZeros", kSquare,
      [](Tensors in) {
        auto filled = at::zeros({4});
        auto access = filled.accessor<float, 1>();
        for (int i = 0; i < 4; ++i) access[i] = static_cast<float>(i);
        return Tensors{in[0] + filled};
-     },
-     Behaviour::kFrozen},
+     }},
 };
 
 const std::vector<Probe> kViews = {

@@ -124,6 +124,33 @@ TEST_F(VerifyAgainTest, ANumberOfEveryFifthCallIsFound) {
   EXPECT_ERROR(run(), "its argument 'other' was 1. when recorded and is 2. now");
 }
 
+// As a mask of what is pruned, in which nothing is at first.
+TEST_F(VerifyAgainTest, ZerosThatTheHostFillsLaterAreFound) {
+  float value = 0;
+  const auto fill = [&](at::Tensor mask) {
+    mask.data_ptr<float>()[1] = value;
+    return mask;
+  };
+  define([&](const at::Tensor& x) -> NamedTensors {
+    return {{"y", x + fill(at::zeros({3})) + fill(at::zeros_like(x))}};
+  });
+  for (int i = 0; i < 4; ++i) run();
+  value = 1;
+  EXPECT_ERROR(run(), "before run 5, the function does something else");
+}
+
+TEST_F(VerifyAgainTest, ZerosThatTheHostFillsAreRepeated) {
+  define([&](const at::Tensor& x) -> NamedTensors {
+    at::Tensor mask = at::zeros({3});
+    mask.data_ptr<float>()[1] = 3;
+    at::Tensor counted = at::zeros({3});
+    counted.data_ptr<float>()[0] = 3;
+    counted.add_(1);
+    return {{"y", x + mask + counted}};
+  });
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(number(), 4);
+}
+
 // One of each way in which libtorch takes numbers from the host.
 struct Reading {
   std::string name;
