@@ -497,6 +497,7 @@ bool ProgramExecutor::is_still_right(const Op& op, const Variant& variant,
                [&] { return copies_on(op.device(), laid_out_as(variant.trace, inputs)); }, guard);
   };
   if (change.kind == Kind::kNumbers || (change.kind != Kind::kMemory && !computes_the_same())) {
+    variant.watch->insist();
     fail_after_change(op, variant.watch->next_run(), change);
   }
   if (change.kind == Kind::kOperators) {

@@ -37,6 +37,7 @@ void RecordingWatch::settle() {
 
 void RecordingWatch::renew(int64_t announced_changes, const Recording& recording) {
   announced_changes_ = announced_changes;
+  was_wrong_ = false;
   look_at(recording);
 }
 

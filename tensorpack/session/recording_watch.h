@@ -51,7 +51,8 @@ class RecordingWatch {
 
   bool is_change_announced() const { return graph_.announced_changes() != announced_changes_; }
   bool is_due_by_count() const {
-    return next_run() > compared_before_ && (next_run() <= every_run_until_ || next_run() >= due_);
+    return was_wrong_ || (next_run() > compared_before_ &&
+                          (next_run() <= every_run_until_ || next_run() >= due_));
   }
   bool sees_change() const;
   /// Whether a variable that it uses lies in other memory, or is laid out otherwise.
@@ -65,6 +66,9 @@ class RecordingWatch {
   /// It was recorded again, or could not be: not before the next of the due numbers, unless there
   /// is a reason.
   void postpone();
+  /// It does something else, which is an error: so it is before the next run, if somebody has
+  /// caught this one, until the function does the same again.
+  void insist() { was_wrong_ = true; }
   /// Comparing takes the time of steps: no longer before every run.
   void compare_rarely() { every_run_until_ = 0; }
   /// Counts on from the recording whose place it takes.
@@ -86,6 +90,7 @@ class RecordingWatch {
   int64_t every_run_until_;
   int64_t due_ = 2;
   int64_t due_after_ = 3;
+  bool was_wrong_ = false;
   std::vector<CapturedTensor> captured_;
   std::vector<UsedVariable> variables_;
 };

@@ -124,6 +124,22 @@ TEST_F(VerifyAgainTest, ANumberOfEveryFifthCallIsFound) {
   EXPECT_ERROR(run(), "its argument 'other' was 1. when recorded and is 2. now");
 }
 
+// A server that answers each failed request and goes on must not answer by the old number.
+TEST_F(VerifyAgainTest, AChangeThatWasFoundIsAnErrorUntilItIsTakenBackOrAnnounced) {
+  double weight = 1;
+  define([&](const at::Tensor& x) -> NamedTensors { return {{"y", x * weight}}; });
+  for (int i = 0; i < 3; ++i) run();
+  weight = 2;
+  for (int i = 0; i < 3; ++i) EXPECT_ERROR(run(), "was 1. when recorded and is 2. now");
+  weight = 1;
+  for (int i = 0; i < 70; ++i) EXPECT_EQ(number(), 1);
+  weight = 2;
+  while (runs_ + 1 < 89 + 3) run();  // three were none
+  EXPECT_ERROR(run(), "was 1. when recorded and is 2. now");
+  graph_.announce_change();
+  EXPECT_EQ(number(), 2);
+}
+
 // As a mask of what is pruned, in which nothing is at first.
 TEST_F(VerifyAgainTest, ZerosThatTheHostFillsLaterAreFound) {
   float value = 0;
