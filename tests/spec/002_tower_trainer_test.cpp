@@ -17,6 +17,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsSupersetOf;
 using testing::Not;
+using testing::UnorderedElementsAre;
 
 std::vector<std::string> names_of(Trainer& trainer) { return trainer.variables().names(); }
 
@@ -224,7 +225,7 @@ TEST(TowerTrainerSpec, OnlyTrainableVariablesAreTrained) {
   for (const Variable* variable : trainer.variables().trainable()) {
     trainable.push_back(variable->name);
   }
-  EXPECT_THAT(trainable, ElementsAre("w", "b"));
+  EXPECT_THAT(trainable, UnorderedElementsAre("w", "b"));
 }
 
 // The same, broken: a warning, since it would never change.
@@ -381,7 +382,7 @@ TEST(TowerTrainerSpec, EveryTowerHasTheEnclosingScope) {
   for (const Variable* variable : trainer->variables().trainable()) {
     trainable.push_back(variable->name);
   }
-  EXPECT_THAT(trainable, ElementsAre("net/w", "net/b"));
+  EXPECT_THAT(trainable, UnorderedElementsAre("net/w", "net/b"));
 }
 
 // The same, of a predictor of its own.
