@@ -13,6 +13,7 @@
 #include "tensorpack/graph/call_scope.h"
 #include "tensorpack/graph/chief_only.h"
 #include "tensorpack/graph/failure_place.h"
+#include "tensorpack/graph/kept_locked.h"
 #include "tensorpack/graph/operator_watch.h"
 #include "tensorpack/graph/phase_log.h"
 #include "tensorpack/graph/random_stream.h"
@@ -280,7 +281,9 @@ std::unique_lock<std::recursive_mutex> Graph::lock_variables() const {
            "a function that runs in a step of several towers asks for the variables of its own "
            "graph, as predictions do, and the step keeps them locked until it ends. Predict in the "
            "dataflow or in a callback.");
-  return std::unique_lock(variables_mutex_);
+  std::unique_lock lock(variables_mutex_, std::defer_lock);
+  lock_in_turn(lock, *this);
+  return lock;
 }
 
 PartOfRunScope::PartOfRunScope(const Graph& graph)

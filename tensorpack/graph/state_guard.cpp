@@ -85,6 +85,7 @@ PreparationLock try_lock_preparation(std::chrono::milliseconds patience) {
 StateGuard::StateGuard(Graph& graph, const std::vector<at::Generator>& generators)
     : preparation_(lock_preparation()),
       variables_(graph.lock_variables()),
+      kept_locked_(graph),
       watch_(std::make_shared<Watch>(graph)) {
   graph.variables().find_moved();  // the watch tells variables by their memory
   watch_->state.save(at::detail::getDefaultCPUGenerator());

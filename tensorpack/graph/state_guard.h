@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tensorpack/graph/detail/saved_state.h"
+#include "tensorpack/graph/kept_locked.h"
 #include "tensorpack/graph/operator_watch.h"
 #include "tensorpack/graph/trace.h"
 #include "tensorpack/graph/variable_store.h"
@@ -52,6 +53,7 @@ class [[nodiscard]] StateGuard {
   class Watch;
   PreparationLock preparation_;
   std::unique_lock<std::recursive_mutex> variables_;
+  KeptLocked kept_locked_;
   std::shared_ptr<Watch> watch_;
   std::optional<WatchScope> scope_;
 };

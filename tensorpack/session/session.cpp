@@ -10,6 +10,7 @@
 #include "tensorpack/graph/check_batch.h"
 #include "tensorpack/graph/exchange.h"
 #include "tensorpack/graph/failure_place.h"
+#include "tensorpack/graph/kept_locked.h"
 #include "tensorpack/graph/left_out_inputs.h"
 #include "tensorpack/graph/record_op.h"
 #include "tensorpack/graph/state_guard.h"
@@ -433,6 +434,8 @@ void Session::prepare(Part& part) {
 void Session::execute(Part& part, ExchangeGroup* group, size_t index) {
   const FreshFrame frame;
   const MemberScope member(group, index);
+  std::optional<KeptLocked> kept_locked;
+  if (options_.exclusive) kept_locked.emplace(graph_);
   telling_where(part.op, [&] { part.results = part.prepared->run(part.inputs); });
 }
 

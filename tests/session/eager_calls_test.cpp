@@ -3,12 +3,19 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <future>
+#include <latch>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "tensorpack/graph/state_guard.h"
 #include "tensorpack/session/program_executor.h"
 #include "tensorpack/session/session.h"
+#include "tensorpack/utils/error.h"
 
 namespace tensorpack {
 namespace {
@@ -74,6 +81,50 @@ TEST(EagerCallsTest, AnOpOfManyShapesRunsWhileAnotherThreadPrepares) {
   ASSERT_TRUE(is_done(result));
   EXPECT_LT(result.get(), 4);
 }
+
+// Functions in a ring, each of which asks the next one's graph while its own is locked. They would
+// wait for ever.
+class RingTest : public testing::TestWithParam<bool> {};
+
+TEST_P(RingTest, IsAnErrorOfOneOfThem) {
+  constexpr size_t kSize = 3;
+  const bool first_is_recorded = GetParam();
+  std::array<Graph, kSize> graphs;
+  std::array<std::optional<Session>, kSize> sessions;
+  std::array<Op, kSize> plain, ask;
+  std::array<std::atomic<bool>, kSize> is_first_call = {};
+  std::latch all_have_locked(kSize);
+  for (size_t i = 0; i < kSize; ++i) {
+    const bool is_recorded = first_is_recorded && i == 0;
+    sessions[i].emplace(graphs[i], SessionOptions{.executor = is_recorded ? ExecutorKind::kReplay
+                                                                          : ExecutorKind::kEager});
+    plain[i] = define(graphs[i], "plain", [](const at::Tensor& x) { return x * 2; });
+  }
+  for (size_t i = 0; i < kSize; ++i) {
+    ask[i] = define(graphs[i], "ask", [&, i, next = (i + 1) % kSize](const at::Tensor& x) {
+      if (is_first_call[i].exchange(false)) all_have_locked.arrive_and_wait();
+      return x + sessions[next]->run(plain[next], {"y"}, {{"x", at::ones({1})}})[0];
+    });
+  }
+  for (std::atomic<bool>& is_first : is_first_call) is_first = true;
+  std::vector<std::future<double>> results;
+  for (size_t i = 0; i < kSize; ++i) {
+    results.push_back(std::async(std::launch::async, [&, i] { return run(*sessions[i], ask[i]); }));
+  }
+  size_t errors = 0;
+  for (std::future<double>& result : results) {
+    try {
+      EXPECT_EQ(result.get(), 3);
+    } catch (const Error& error) {
+      ++errors;
+      EXPECT_NE(std::string(error.what()).find("both would wait for ever"), std::string::npos)
+          << error.what();
+    }
+  }
+  EXPECT_EQ(errors, 1U);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RingTest, testing::Bool());
 
 }  // namespace
 }  // namespace tensorpack
