@@ -152,9 +152,9 @@ void add_activation_summary(const std::string& name, const at::Tensor& activatio
            "'{}' is an undefined tensor. Compute it first.", name);
   if (activation.dim() < 2) {
     logging::warning_once(
-        "[add_activation_summary] '{}' has the shape {} and is left out: an activation has two "
-        "dimensions or more. For others use add_tensor_summary().",
-        name, shape_of(activation));
+        "[add_activation_summary] '{}' has {} and is left out: an activation has two dimensions or "
+        "more. For others use add_tensor_summary().",
+        name, activation.dim() == 0 ? "no dimension" : "one dimension");
     return;
   }
   add_tensor_summary("activation-summary/" + name, activation, std::move(types));
