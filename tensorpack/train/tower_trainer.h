@@ -21,7 +21,7 @@
 namespace tensorpack {
 
 /// Base of all built-in trainers. A trainer of your own calls setup_tower() in its constructor and
-/// then defines its ops:
+/// then defines its ops; or call both on a TowerTrainer, and set_train_op():
 ///
 ///   d_op_ = define("d_op", [opt](TowerContext& tower) {
 ///     minimize(*opt, tower.tensor("d_loss"), "^discrim/");
@@ -38,6 +38,16 @@ class TowerTrainer : public Trainer {
   /// On several towers.
   explicit TowerTrainer(DataParallel parallel, GraphOptions graph = {});
 
+  /// What the model is and where its inputs come from; once. The VariableScope that is open now is
+  /// open in every tower of this training, those for prediction included: all names begin with it.
+  /// For towers on GPUs the input is wrapped in a StagingInput, unless it is one.
+  void setup_tower(std::vector<TensorSpec> inputs, Owned<InputSource> input, TowerFunc tower);
+
+  /// An op that runs the training tower on a batch of its own and then `body`, which is given the
+  /// tower; of several towers, each does. Only what the op updates or fetches is computed. The
+  /// graph may outlive the trainer, so `body` must own what it uses.
+  Op define(const std::string& name, TowerBody body);
+
   const DataParallel& parallel() const { return parallel_; }
   const TowerFunc& tower_func() const { return tower_func_; }
   const std::vector<TensorSpec>& input_signature() const { return inputs_; }
@@ -51,16 +61,6 @@ class TowerTrainer : public Trainer {
                                 std::optional<c10::Device> device = {}) override;
 
  protected:
-  /// What the model is and where its inputs come from; once. The VariableScope that is open now is
-  /// open in every tower of this training, those for prediction included: all names begin with it.
-  /// For towers on GPUs the input is wrapped in a StagingInput, unless it is one.
-  void setup_tower(std::vector<TensorSpec> inputs, Owned<InputSource> input, TowerFunc tower);
-
-  /// An op that runs the training tower on a batch of its own and then `body`, which is given the
-  /// tower; of several towers, each does. Only what the op updates or fetches is computed. The
-  /// graph may outlive the trainer, so `body` must own what it uses.
-  Op define(const std::string& name, TowerBody body);
-
   const InputSource& input() const { return *input_; }
   std::string place_of_step() const override;
   std::vector<FingerprintPart> data_fingerprint() const override;

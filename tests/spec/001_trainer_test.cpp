@@ -231,6 +231,34 @@ TEST(TrainerSpec, DataComesFromAnywhere) {
   EXPECT_EQ(trainer.last(), 256);
 }
 
+// "The existing trainers implement the default logic, but you can implement them yourself by using
+// the base `Trainer` class."
+TEST(TrainerSpec, TheDefaultLogicIsWrittenWithTheBaseTrainer) {
+  class MySimpleTrainer final : public Trainer {
+   public:
+    MySimpleTrainer(DataFlowPtr flow, SGD optimizer) {
+      set_train_op(graph().define(
+          {.name = "train_op",
+           .inputs = linear_inputs(),
+           .body =
+               [&graph = graph(), optimizer](const std::vector<Tensor>& batch) mutable {
+                 TowerContext tower(graph);
+                 minimize(optimizer, linear_cost(batch[0], batch[1]));
+                 return tower.call().named_tensors();
+               },
+           .feeder =
+               [flow = std::shared_ptr(std::move(flow))] { return flow->next()->components(); }}));
+    }
+  };
+  MySimpleTrainer mine(linear_data() | repeat(), SGD({.lr = 0.1}));
+  SimpleTrainer existing;
+  existing.setup_graph(linear_inputs(), FeedInput(linear_data()), linear_cost, SGD({.lr = 0.1}));
+  mine.train({.steps_per_epoch = 4, .max_epoch = 50});
+  existing.train({.steps_per_epoch = 4, .max_epoch = 50});
+  expect_learned(mine);
+  EXPECT_EQ(line_of(mine), line_of(existing));
+}
+
 // Tells where it is called.
 class SetupTrainer : public Trainer {
  public:

@@ -93,6 +93,20 @@ TEST(TowerTrainerSpec, ATowerTrainerNeedsATowerFunction) {
   EXPECT_ERROR(Without(), "op 'op' is defined before the tower. Call setup_tower() first.");
 }
 
+// "If you can write a function that builds your model, then you can use `TowerTrainer`."
+// "You can customize the trainer by either using or inheriting the `Trainer`/`TowerTrainer` class."
+TEST(TowerTrainerSpec, ATowerTrainerIsUsedWithAFunctionThatBuildsTheModel) {
+  TowerTrainer trainer;
+  trainer.setup_tower(linear_inputs(), QueueInput(linear_data()), linear_cost);
+  trainer.set_train_op(trainer.define("train_op", [sgd = SGD({.lr = 0.1})](auto& tower) mutable {
+    minimize(sgd, tower.tensor("cost"));
+  }));
+  const auto predict = trainer.get_predictor({"x"}, {"prediction"});
+  trainer.train({.steps_per_epoch = 4, .max_epoch = 50});
+  expect_learned(trainer);
+  EXPECT_NEAR(predict(torch::ones({1}))[0].item<double>(), 3, 2e-2);
+}
+
 // "In particular, when working with the commonly used `ModelDesc` interface, the `build_graph`
 // method will be part of the tower function."
 TEST(TowerTrainerSpec, BuildGraphOfAModelIsPartOfTheTowerFunction) {

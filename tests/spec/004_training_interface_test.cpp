@@ -20,6 +20,33 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
+// "Tensorpack trainers have an interface for maximum flexibility. Then, there are interfaces built
+// on top of trainers to simplify the use, when you don't want to customize too much."
+TEST(TrainingInterfaceSpec, EveryInterfaceTrainsTheSame) {
+  constexpr int64_t kSteps = 4;  // the size of the data
+  TowerTrainer flexible;
+  flexible.setup_tower(linear_inputs(), QueueInput(linear_data()), linear_cost);
+  flexible.set_train_op(flexible.define("train_op", [sgd = SGD({.lr = 0.1})](auto& tower) mutable {
+    minimize(sgd, tower.tensor("cost"));
+  }));
+  flexible.train({.steps_per_epoch = kSteps, .max_epoch = 2});
+
+  SimpleTrainer single_cost;
+  single_cost.setup_graph(linear_inputs(), QueueInput(linear_data()), linear_cost,
+                          SGD({.lr = 0.1}));
+  single_cost.train({.steps_per_epoch = kSteps, .max_epoch = 2});
+
+  SimpleTrainer launched;
+  launch_train_with_config({.model = LineModel(),
+                            .dataflow = linear_data(),
+                            .monitors = OwnedList<MonitorBase>(),
+                            .max_epoch = 2},
+                           launched);
+  EXPECT_NE(line_of(flexible), Line());
+  EXPECT_EQ(line_of(flexible), line_of(single_cost));
+  EXPECT_EQ(line_of(single_cost), line_of(launched));
+}
+
 // --- Raw Trainer Interface ---
 
 // "Define: For general trainer, build the graph by yourself. For single-cost trainer, build the
