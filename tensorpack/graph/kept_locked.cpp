@@ -13,7 +13,7 @@
 namespace tensorpack {
 namespace {
 
-thread_local const KeptLocked* innermost = nullptr;
+thread_local const KeptLocked* innermost_kept = nullptr;
 
 // A thread that keeps some graphs locked and waits for another one.
 struct Waiting {
@@ -69,15 +69,15 @@ class WaitingScope {
 }  // namespace
 
 KeptLocked::KeptLocked(const Graph& graph)
-    : graph_(graph), outer_(std::exchange(innermost, this)) {}
+    : graph_(graph), outer_(std::exchange(innermost_kept, this)) {}
 
-KeptLocked::~KeptLocked() { innermost = outer_; }
+KeptLocked::~KeptLocked() { innermost_kept = outer_; }
 
 void lock_in_turn(std::unique_lock<std::recursive_mutex>& lock, const Graph& wanted) {
   if (lock.try_lock()) return;
-  if (innermost == nullptr) return lock.lock();
+  if (innermost_kept == nullptr) return lock.lock();
   Waiting self{.kept = {}, .wanted = &wanted};
-  for (const KeptLocked* scope = innermost; scope != nullptr; scope = scope->outer()) {
+  for (const KeptLocked* scope = innermost_kept; scope != nullptr; scope = scope->outer()) {
     self.kept.insert(&scope->graph());
   }
   const WaitingScope scope(self);

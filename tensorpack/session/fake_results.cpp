@@ -26,7 +26,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-bool is_plain(const Value& value) { return value.storage_bytes >= 0; }
+bool has_plain_memory(const Value& value) { return value.storage_bytes >= 0; }
 
 // Its results are arguments, or parts of their memory.
 bool is_view(const c10::OperatorHandle& op) {
@@ -102,7 +102,7 @@ std::optional<FakeResults::Call> FakeResults::call_of(const Node& node) const {
     return std::nullopt;
   }
   bool are_plain = true;
-  node.for_each_argument([&](ValueId id) { are_plain &= is_plain(value(id)); });
+  node.for_each_argument([&](ValueId id) { are_plain &= has_plain_memory(value(id)); });
   if (!are_plain) return std::nullopt;
   Call call{&node};
   for (const Result& result : node.results) {
@@ -142,7 +142,7 @@ std::optional<FakeResults::Source> FakeResults::source_of(const Node& node, Valu
   node.for_each_argument(
       [&](ValueId other) { sharing += value(other).storage == storage ? 1 : 0; });
   node.for_each_result([&](ValueId other) { sharing += value(other).storage == storage ? 1 : 0; });
-  if (sharing != 1 || !is_plain(value(id))) return std::nullopt;
+  if (sharing != 1 || !has_plain_memory(value(id))) return std::nullopt;
   return Source{.shape = id};
 }
 
