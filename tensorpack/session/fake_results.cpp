@@ -10,6 +10,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "tensorpack/graph/captured_tensor.h"
@@ -70,6 +71,9 @@ class FakeResults::Memory {
     std::vector<unsigned char> pages((static_cast<size_t>(used_) + page - 1) / page);
     if (mincore(start_, static_cast<size_t>(used_), pages.data()) != 0) return true;
     return std::any_of(pages.begin(), pages.end(), [](unsigned char is) { return (is & 1) != 0; });
+  }
+  bool contains(const void* address) const {
+    return address >= start_ && address < start_ + bytes_;
   }
   char* take(int64_t bytes) { return start_ + std::exchange(used_, used_ + aligned(bytes)); }
 
@@ -287,8 +291,11 @@ std::vector<Place> places_of(c10::ArrayRef<c10::IValue> values) {
 // Autograd may call it from threads of its own.
 class FakeRun final : public OperatorWatch {
  public:
-  FakeRun(const Op& op, const FakeResults& results, StateGuard& guard)
-      : op_(op), results_(results), guard_(guard), memory_(results.reserve()) {}
+  FakeRun(const Op& op, const std::vector<at::Tensor>& inputs, const FakeResults& results,
+          StateGuard& guard)
+      : op_(op), results_(results), guard_(guard), memory_(results.reserve()) {
+    for (const at::Tensor& input : inputs) stays_.insert(input.data_ptr());
+  }
 
   void run(const c10::OperatorHandle& op, c10::DispatchKeySet below,
            torch::jit::Stack* stack) override {
@@ -335,6 +342,15 @@ class FakeRun final : public OperatorWatch {
     calls_.clear();
     made_.clear();
   }
+  void compute_what_is_kept(const Recording& recording) {
+    try {
+      compute("it keeps a result", false);
+    } catch (...) {
+      recording.foreign.restore();
+      throw;
+    }
+    recording.foreign.restore();
+  }
   bool has_computed() const { return has_computed_; }
   bool was_looked_at() const { return memory_->was_looked_at(); }
 
@@ -356,11 +372,28 @@ class FakeRun final : public OperatorWatch {
     const auto arguments = torch::jit::last(*stack, count);
     const FakeResults::Call* const call = results_.find_call(op, arguments);
     if (call == nullptr || call->bytes > memory_->bytes_left()) return false;
+    copy_what_may_go(arguments);
     std::vector<c10::IValue> results = results_.results_of(*call, arguments, memory_);
     calls_.push_back({call, places_of(arguments), places_of(results)});
     torch::jit::drop(*stack, count);
     for (c10::IValue& result : results) stack->push_back(std::move(result));
     return true;
+  }
+
+  // Memory of the host that a tensor only refers to, as one of from_blob() does, which the recorder
+  // keeps a copy of.
+  void copy_what_may_go(c10::ArrayRef<c10::IValue> arguments) {
+    for (const Place& place : places_of(arguments)) {
+      const at::Storage storage(place.storage.lock());
+      const bool is_referred_to = storage.allocator() == nullptr && storage.device().is_cpu() &&
+                                  !memory_->contains(storage.data());
+      if (!is_referred_to || stays_.contains(storage.data())) continue;
+      if (made_.contains(place.address())) continue;
+      const auto bytes = static_cast<int64_t>(storage.nbytes());
+      at::Tensor copy =
+          at::from_blob(const_cast<void*>(storage.data()), {bytes}, at::kByte).clone();
+      made_.emplace(place.address(), Made{place.storage, copy.storage()});
+    }
   }
 
   void make_up_for(const Deferred& call, bool has_lent_state) {
@@ -435,6 +468,7 @@ class FakeRun final : public OperatorWatch {
   std::mutex mutex_;
   std::vector<Deferred> calls_;
   std::unordered_map<const void*, Made> made_;
+  std::unordered_set<const void*> stays_;  // where the inputs lie
   bool has_computed_ = false;
 };
 
@@ -445,17 +479,14 @@ std::optional<FakeRecording> record_on_fake_results(Graph& graph, const Op& op,
                                                     const FakeResults& results, StateGuard& guard) {
   // Whatever goes wrong here goes wrong again, or does not, when the function computes.
   try {
-    const auto run = std::make_shared<FakeRun>(op, results, guard);
+    const auto run = std::make_shared<FakeRun>(op, inputs, results, guard);
     RecordedOp recorded;
     {
       const WatchScope watch(run);
       recorded = record_op(graph, op, inputs);
     }
     recorded.recording.outputs.clear();
-    if (run->has_kept_results()) {
-      run->compute("it keeps a result", false);
-      recorded.recording.foreign.restore();
-    }
+    if (run->has_kept_results()) run->compute_what_is_kept(recorded.recording);
     if (!run->was_looked_at()) {
       return FakeRecording{std::move(recorded.recording), run->has_computed()};
     }

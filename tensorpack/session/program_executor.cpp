@@ -476,6 +476,9 @@ bool ProgramExecutor::does_the_same_computing(const Op& op, Variant& variant,
     watch.renew(announced_changes, *now);
   } catch (const c10::OutOfMemoryError&) {
     warn_of_unverified(op);
+  } catch (...) {
+    watch.insist();
+    throw;
   }
   return true;
 }
@@ -497,7 +500,6 @@ bool ProgramExecutor::is_still_right(const Op& op, const Variant& variant,
                [&] { return copies_on(op.device(), laid_out_as(variant.trace, inputs)); }, guard);
   };
   if (change.kind == Kind::kNumbers || (change.kind != Kind::kMemory && !computes_the_same())) {
-    variant.watch->insist();
     fail_after_change(op, variant.watch->next_run(), change);
   }
   if (change.kind == Kind::kOperators) {

@@ -66,7 +66,7 @@ class RecordingWatch {
   /// It was recorded again, or could not be: not before the next of the due numbers, unless there
   /// is a reason.
   void postpone();
-  /// It does something else, which is an error: so it is before the next run, if somebody has
+  /// It does something else, or throws: that is an error before the next run, too, if somebody has
   /// caught this one, until the function does the same again.
   void insist() { was_wrong_ = true; }
   /// Comparing takes the time of steps: no longer before every run.

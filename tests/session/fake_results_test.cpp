@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
+
 #include "tensorpack/graph/operator_watch.h"
 #include "tensorpack/graph/record_op.h"
 #include "tensorpack/session/session.h"
@@ -251,11 +253,15 @@ TEST(FakeResults, AreMadeUpForFromWhatIsLeft) {
   Graph graph;
   bool calls_another = false;
   at::Tensor kept;
+  const at::Tensor state = at::ones({3});
   const Op op = define_on_x(graph, [&](const at::Tensor& x) -> NamedTensors {
     const at::Tensor w = get_variable("w", {3}, init::ones());
     at::Tensor y = x * at::tensor({1.F, 2.F, 3.F}) * 0.5;
     y = y + at::zeros({3}).add(1) + at::empty({3}).fill_(2) + at::arange(3);
-    y = y + at::rand_like(y) * 0;
+    std::array<float, 3> numbers = {1, 2, 3};
+    y = y + at::from_blob(numbers.data(), {3});
+    state.mul_(2).add_(1);
+    y = y + state + at::rand_like(y) * 0;
     y.select(1, 0).mul_(3);
     y = at::cat(y.add(1).unbind(0), 0).reshape_as(x);
     at::NoGradGuard no_grad;
@@ -266,6 +272,7 @@ TEST(FakeResults, AreMadeUpForFromWhatIsLeft) {
     at::Tensor z = calls_another ? at::rand_like(y.narrow(1, 0, 2)) : y;
     return {{"y", y * w}, {"z", z}};
   });
+  const at::Tensor state_before = state.clone();
   const Trace trace = recording_of(graph, op, kBatch);
   const at::Tensor expected = kept;
   for (const bool another : {false, true}) {
@@ -274,6 +281,7 @@ TEST(FakeResults, AreMadeUpForFromWhatIsLeft) {
     EXPECT_FALSE(record_again(graph, op, kBatch, trace));
     EXPECT_TRUE(at::equal(kept, expected)) << kept << expected;
     EXPECT_EQ(graph.variables().at("w").tensor.sum().item<double>(), 3);
+    EXPECT_TRUE(at::equal(state, state_before));
   }
 }
 

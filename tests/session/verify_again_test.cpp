@@ -140,6 +140,16 @@ TEST_F(VerifyAgainTest, AChangeThatWasFoundIsAnErrorUntilItIsTakenBackOrAnnounce
   EXPECT_EQ(number(), 2);
 }
 
+TEST_F(VerifyAgainTest, AFunctionThatThrowsDoesSoUntilItDoesNot) {
+  std::vector<double> weights = {1};
+  define([&](const at::Tensor& x) -> NamedTensors { return {{"y", x * weights.at(0)}}; });
+  for (int i = 0; i < 3; ++i) run();
+  weights.clear();
+  for (int i = 0; i < 3; ++i) EXPECT_ERROR(run(), "vector");
+  weights = {1};
+  EXPECT_EQ(number(), 1);
+}
+
 // As a mask of what is pruned, in which nothing is at first.
 TEST_F(VerifyAgainTest, ZerosThatTheHostFillsLaterAreFound) {
   float value = 0;
