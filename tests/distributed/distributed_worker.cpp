@@ -138,6 +138,7 @@ int run(const std::string& mode, const Arguments& arguments) {
     go_on_without_the_store(options);
     return 0;
   }
+  say(fmt::format("rank {} comes", options.environment.rank));
   const auto group = ProcessGroup::create(options);
   do_everything_once(*group, options.device);
   if (mode == "loop") loop(*group, arguments);

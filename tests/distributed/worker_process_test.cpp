@@ -2,6 +2,9 @@
 // Real processes, and what the others say when one of them is lost.
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <thread>
+
 #include "tensorpack/distributed/detail/c10d.h"
 #include "tests/distributed/workers.h"
 
@@ -31,6 +34,17 @@ TEST(WorkerProcessTest, TheStoreOfAGroupThatWasLeftMayHang) {
   const auto workers = start_workers(2, {"left"});
   EXPECT_EQ(workers[1]->wait(), 0) << workers[1]->output();
   EXPECT_THAT(workers[1]->output(), HasSubstr("rank 1 went on alone"));
+}
+
+TEST(WorkerProcessTest, ARankZeroThatStopsWhileTheRanksComeIsNamed) {
+  const int port = free_port();
+  const auto first_two = start_workers(3, {"basic", "timeout=3"}, port, {}, /*started=*/2);
+  ASSERT_TRUE(first_two[1]->read_until("rank 1 comes")) << first_two[1]->output();
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // until it waits for rank 2
+  first_two[0]->send(SIGSTOP);
+  EXPECT_EQ(first_two[1]->wait(), 3);
+  EXPECT_THAT(first_two[1]->output(),
+              HasSubstr("error: [rank 1 of 3] rank 0 at 127.0.0.1:" + std::to_string(port) + " "));
 }
 
 TEST(WorkerProcessTest, AnotherJobAtThePortIsAnError) {

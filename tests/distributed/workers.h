@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,12 +12,13 @@
 
 namespace tensorpack {
 
-/// Starts the worker program `size` times, with more variables if there are some.
+/// Starts the worker program `size` times, or only the first `started` ranks, with more variables
+/// if there are some.
 inline std::vector<std::unique_ptr<ChildProcess>> start_workers(
     int size, const std::vector<std::string>& arguments, int port = free_port(),
-    const std::vector<std::string>& variables = {}) {
+    const std::vector<std::string>& variables = {}, std::optional<int> started = {}) {
   std::vector<std::unique_ptr<ChildProcess>> workers;
-  for (int rank = 0; rank < size; ++rank) {
+  for (int rank = 0; rank < started.value_or(size); ++rank) {
     std::vector<std::string> command = {"/usr/bin/env",
                                         "RANK=" + std::to_string(rank),
                                         "WORLD_SIZE=" + std::to_string(size),

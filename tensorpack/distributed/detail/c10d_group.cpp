@@ -8,14 +8,13 @@
 #include <atomic>
 #include <cstring>
 #include <fstream>
-#include <future>
 #include <mutex>
 #include <optional>
 #include <set>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "tensorpack/distributed/detail/call_within.h"
 #include "tensorpack/distributed/detail/network.h"
 #include "tensorpack/distributed/detail/signs_of_life.h"
 #include "tensorpack/utils/env.h"
@@ -24,7 +23,6 @@
 #include "tensorpack/utils/signals.h"
 #include "tensorpack/utils/stop_flag.h"
 #include "tensorpack/utils/string.h"
-#include "tensorpack/utils/thread.h"
 #include "tensorpack/utils/wait_for_device.h"
 
 namespace tensorpack::detail {
@@ -115,22 +113,13 @@ class LeftGroups {
     if (all().empty()) return;
     std::vector<LeftGroup> groups = std::exchange(all(), {});
     lock.unlock();
-    const auto done = std::make_shared<std::promise<void>>();
-    const auto is_done = done->get_future();
-    std::thread thread =
-        start_thread("left_groups",
-                     [done, groups = std::make_shared<std::vector<LeftGroup>>(std::move(groups))] {
-                       for (LeftGroup& group : *groups) {
-                         if (group.is_unused()) group.close();
-                         add(std::move(group));
-                       }
-                       done->set_value();
-                     });
-    if (is_done.wait_for(kPatienceForLeftGroups) == std::future_status::ready) {
-      thread.join();
-    } else {
-      thread.detach();
-    }
+    call_within("left_groups", kPatienceForLeftGroups, [groups = std::move(groups)]() mutable {
+      for (LeftGroup& group : groups) {
+        if (group.is_unused()) group.close();
+        add(std::move(group));
+      }
+      return true;
+    });
   }
 
  private:

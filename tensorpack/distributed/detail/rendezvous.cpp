@@ -8,10 +8,12 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "tensorpack/distributed/detail/call_within.h"
 #include "tensorpack/distributed/detail/network.h"
 #include "tensorpack/distributed/detail/signs_of_life.h"
 #include "tensorpack/utils/error.h"
@@ -278,7 +280,16 @@ std::string describe_place(const LaunchEnvironment& place) {
 }
 
 Meeting meet(const LaunchEnvironment& place, milliseconds timeout) {
-  return Rendezvous(place, timeout).meet();
+  // More than it takes where somebody answers.
+  const milliseconds longest = timeout + std::chrono::seconds(10);
+  std::optional<Meeting> meeting = call_within(
+      "rendezvous", longest, [place, timeout] { return Rendezvous(place, timeout).meet(); });
+  TP_CHECK(meeting, describe_place(place),
+           "{} at {}:{} has stopped answering: the ranks did not meet within {}. Look whether it "
+           "and its host are still there, and at the network, and start the job again.",
+           place.launcher_hosts_store ? "the launcher" : "rank 0", place.master_address,
+           place.master_port, seconds_of(longest));
+  return std::move(*meeting);
 }
 
 }  // namespace tensorpack::detail
